@@ -1,0 +1,1 @@
+"""The aggregation service: tier models, mixing, codecs, HTTP."""

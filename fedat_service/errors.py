@@ -1,0 +1,136 @@
+"""Every error the project raises on purpose.
+
+FedATError
+├── ConfigError            a setting, a method or a command-line value makes no sense
+├── ManifestError          a model cannot be described, or tensors do not fit its description
+├── WireError              bytes from the network do not decode
+├── RequestError           the service refuses a request; has an HTTP status and a stable type
+│   ├── NotFound           no such federation, client, task, tier or version
+│   ├── Conflict           the same key with other content
+│   ├── Gone               the round or the federation is over
+│   ├── StaleBase          trained from another version than the task's
+│   ├── Unprocessable      readable, but not acceptable: names the field
+│   ├── TooLarge           more bytes than the resource takes
+│   ├── UnsupportedMedia   not a content type or encoding the resource takes
+│   └── NotNow             try again after `retry_after_s`
+├── DataMissing            a data set is not on this machine; says how to get it
+├── TrainingError          local training produced something that must not be sent
+└── ServiceRefused         the worker's view of a refusal that trying again cannot cure
+"""
+
+from typing import ClassVar
+
+
+class FedATError(Exception):
+    """Root of the tree."""
+
+
+class ConfigError(FedATError, ValueError):
+    """A setting, a method or a command-line value makes no sense."""
+
+
+class ManifestError(FedATError, ValueError):
+    """A model cannot be described, or tensors do not fit its description."""
+
+
+class WireError(FedATError, ValueError):
+    """Bytes do not decode; `field` names the part of the bundle that is wrong."""
+
+    def __init__(self, message: str, field: str = "body") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class RequestError(FedATError):
+    """The service refuses a request: the HTTP layer turns it into problem+json.
+
+    Args:
+        message: What is wrong, with the offending value.
+        field: The field, layer or parameter at fault, if there is one.
+        extensions: Further members of the problem document (`current_version`, `limit` ...).
+    """
+
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "bad-request"
+
+    def __init__(self, message: str, field: str | None = None, **extensions: int | float | str) -> None:
+        super().__init__(message)
+        self.field = field
+        self.extensions = extensions
+
+
+class NotFound(RequestError):
+    """No such federation, client, task, tier or version."""
+
+    status = 404
+    kind = "not-found"
+
+
+class Conflict(RequestError):
+    """The same key with other content."""
+
+    status = 409
+    kind = "conflict"
+
+
+class Gone(RequestError):
+    """The round or the federation is over: ask for a new task."""
+
+    status = 410
+    kind = "gone"
+
+
+class StaleBase(RequestError):
+    """The update was trained from another version than its task says."""
+
+    status = 412
+    kind = "stale-base-version"
+
+
+class TooLarge(RequestError):
+    """More bytes than the resource takes."""
+
+    status = 413
+    kind = "too-large"
+
+
+class UnsupportedMedia(RequestError):
+    """Not a content type or content encoding the resource takes."""
+
+    status = 415
+    kind = "unsupported-media-type"
+
+
+class Unprocessable(RequestError):
+    """Readable, but not acceptable."""
+
+    status = 422
+    kind = "unprocessable"
+
+
+class NotNow(RequestError):
+    """Try again after `retry_after_s` seconds."""
+
+    status = 503
+    kind = "not-now"
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.retry_after_s = retry_after_s
+
+
+class DataMissing(FedATError, FileNotFoundError):
+    """A data set is not on this machine; the message says how to get it."""
+
+
+class TrainingError(FedATError):
+    """Local training produced something that must not be sent."""
+
+
+class ServiceRefused(FedATError):
+    """The service refused a request and trying again cannot cure it."""
+
+    def __init__(self, message: str, status: int, kind: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind

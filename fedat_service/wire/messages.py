@@ -1,0 +1,305 @@
+"""The JSON messages and the paths of the HTTP protocol, written once for service, workers and load tests."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedat_service.params import Manifest, TensorSpec
+from fedat_service.wire.settings import (
+    CodecSettings,
+    Float,
+    Int,
+    Method,
+    Name,
+    Rounds,
+    Seconds,
+    Seed,
+    Solver,
+    Stop,
+    Strict,
+    Tiering,
+)
+
+BUNDLE_TYPE = "application/vnd.fedat.bundle"
+PROBLEM_TYPE = "application/problem+json"
+
+PREFIX = "/v1"
+FEDERATIONS = PREFIX + "/federations"
+FEDERATION = FEDERATIONS + "/{federation}"
+TIERS = FEDERATION + "/tiers"
+TIER = TIERS + "/{tier}"
+TIER_MODEL = TIER + "/model"
+MODEL = FEDERATION + "/model"
+CLIENTS = FEDERATION + "/clients"
+CLIENT_TASK = CLIENTS + "/{client}/task"
+UPDATE = FEDERATION + "/tasks/{task}/update"
+TASK_EVALUATION = FEDERATION + "/tasks/{task}/evaluation"
+EVALUATIONS = FEDERATION + "/evaluations"
+METRICS = FEDERATION + "/metrics"
+
+MAX_EXAMPLES = 1 << 24
+"""Largest number of examples a client may claim: a bound on its weight in a round."""
+
+NumExamples = Annotated[Int, Field(ge=1, le=MAX_EXAMPLES)]
+Version = Annotated[Int, Field(ge=0, lt=2**53)]
+
+
+class TensorMessage(Strict):
+    """One tensor of a manifest; `layer` defaults to the name up to its last dot."""
+
+    name: str
+    shape: tuple[Annotated[Int, Field(ge=0, lt=2**40)], ...] = Field(max_length=8)
+    dtype: Literal["float32", "int64"] = "float32"
+    layer: str | None = None
+    trainable: bool | None = None
+
+
+class ManifestMessage(Strict):
+    """The tensors of a model, in `state_dict` order."""
+
+    tensors: tuple[TensorMessage, ...] = Field(min_length=1, max_length=100_000)
+
+    def to_manifest(self) -> Manifest:
+        """Build the manifest.
+
+        Raises:
+            ManifestError: If the tensors cannot be a model.
+        """
+        return Manifest(
+            tuple(
+                TensorSpec(
+                    name=t.name,
+                    shape=t.shape,
+                    dtype=t.dtype,
+                    layer=t.layer or t.name.rpartition(".")[0] or t.name,
+                    trainable=t.dtype == "float32" if t.trainable is None else t.trainable,
+                )
+                for t in self.tensors
+            )
+        )
+
+    @staticmethod
+    def of(manifest: Manifest) -> "ManifestMessage":
+        """Describe a manifest for the wire."""
+        return ManifestMessage(
+            tensors=tuple(
+                TensorMessage(name=t.name, shape=t.shape, dtype=t.dtype, layer=t.layer, trainable=t.trainable)
+                for t in manifest.tensors
+            )
+        )
+
+
+class CreateFederation(Strict):
+    """`POST /v1/federations`: everything a federation is, but its initial model's values.
+
+    `initial_model` is `glorot` (the service draws it from `seed`) or `upload` (the federation waits for
+    `PUT .../model`). A preset name stands for its whole method.
+    """
+
+    name: Name
+    method: Method | Name = "fedat"
+    manifest: ManifestMessage
+    initial_model: Literal["glorot", "upload"] = "glorot"
+    tiering: Tiering = Tiering()
+    rounds: Rounds = Rounds()
+    stop: Stop = Stop()
+    seed: Seed = 0
+
+
+class RegisterClient(Strict):
+    """`POST .../clients`: the same name again is the same client."""
+
+    name: Name
+    num_examples: NumExamples
+    codecs: tuple[str, ...] = Field(default=("float32", "float16", "polyline"), max_length=16)
+
+
+class ClientView(Strict):
+    """What the service knows of a client."""
+
+    name: str
+    num_examples: int
+    status: Literal["waiting", "profiling", "tiered", "lost"]
+    tier: int | None
+    latency_s: float | None
+    reason: str
+
+
+class Task(Strict):
+    """`GET .../clients/{c}/task`: one unit of work; repeated until done or its lease ends.
+
+    A `profile` task returns no layers: it measures how long the client takes to fetch and train.
+    """
+
+    task: str
+    federation: str
+    client: str
+    purpose: Literal["train", "profile"]
+    tier: int
+    round: int
+    sync: int
+    base_version: int
+    fetch_layers: tuple[str, ...]
+    return_layers: tuple[str, ...]
+    solver: Solver
+    codec: CodecSettings
+    seed: Seed
+    deadline_in_s: float
+
+
+class Receipt(Strict):
+    """`PUT .../update` answered: the update is accepted and will be counted exactly once."""
+
+    task: str
+    accepted: Literal[True] = True
+
+
+class Evaluation(Strict):
+    """One client's metrics on its own test split."""
+
+    num_examples: NumExamples
+    correct: Annotated[Int, Field(ge=0, le=MAX_EXAMPLES)]
+    loss: Annotated[Float, Field(ge=0, le=1e30)]
+
+
+class ClientEvaluation(Evaluation):
+    """The same, with the client's name."""
+
+    client: Name
+
+
+class EvaluateVersion(Strict):
+    """`POST .../evaluations`: an observer's metrics of one version over many clients' test splits."""
+
+    version: Version
+    clients: tuple[ClientEvaluation, ...] = Field(min_length=1, max_length=1_000_000)
+
+
+class RoundView(Strict):
+    """The round a tier is in."""
+
+    round: int
+    base_version: int
+    cohort: tuple[str, ...]
+    reported: tuple[str, ...]
+    deadline_in_s: float
+
+
+class TierView(Strict):
+    """`GET .../tiers/{m}`: one tier, live."""
+
+    tier: int
+    model_version: int
+    update_count: int
+    weight: float
+    parked: bool
+    last_update_age_s: float | None
+    members: tuple[ClientView, ...]
+    latency_quantiles_s: dict[str, float]
+    round: RoundView | None
+
+
+class TiersView(Strict):
+    """`GET .../tiers`: all tiers, fastest first."""
+
+    federation: str
+    now_s: Seconds
+    version: int
+    tiers: tuple[TierView, ...]
+
+
+class FederationView(Strict):
+    """`GET .../federations/{f}`: state of a federation."""
+
+    name: str
+    status: Literal["awaiting-model", "waiting", "profiling", "training", "finished"]
+    reason: str
+    version: int
+    now_s: Seconds
+    clock_rate: float
+    update_counts: tuple[int, ...]
+    weights: tuple[float, ...]
+    clients: int
+    lost_clients: int
+    method: Method
+    tiering: Tiering
+    rounds: Rounds
+    stop: Stop
+    seed: int
+    manifest: ManifestMessage
+
+
+class FederationList(Strict):
+    """`GET .../federations`: one page."""
+
+    federations: tuple[FederationView, ...]
+
+
+class VersionPoint(Strict):
+    """One published version: when, by which tier, and the mixing weights it was made with."""
+
+    version: int
+    at_s: float
+    tier: int
+    update_counts: tuple[int, ...]
+    weights: tuple[float, ...]
+    num_updates: int
+    num_examples: int
+
+
+class AccuracyPoint(Strict):
+    """One evaluated version: sample-weighted accuracy, population variance over clients."""
+
+    version: int
+    at_s: float
+    num_clients: int
+    num_examples: int
+    accuracy: float
+    loss: float
+    client_accuracy_variance: float
+
+
+class Volume(Strict):
+    """What travelled: elements, bytes after the codec, bytes on the wire with framing and headers."""
+
+    parameters: int = 0
+    payload: int = 0
+    wire: int = 0
+
+
+class ByteCount(Strict):
+    """Volume of one direction, tier, layer and slot; wire bytes are counted per message, not per layer."""
+
+    direction: Literal["up", "down"]
+    tier: int
+    layer: str
+    slot: str
+    parameters: int
+    payload: int
+
+
+class MetricsView(Strict):
+    """`GET .../metrics`: time series of a federation and its communication volume."""
+
+    federation: str
+    now_s: Seconds
+    versions: tuple[VersionPoint, ...]
+    evaluations: tuple[AccuracyPoint, ...]
+    up: Volume
+    down: Volume
+    by_tier: dict[str, dict[str, Volume]]
+    by_layer: tuple[ByteCount, ...]
+
+
+class Problem(Strict):
+    """`application/problem+json` (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    current_version: int | None = None
+    tier: int | None = None
+    limit: int | None = None
+    retry_after_s: float | None = None

@@ -1,0 +1,1 @@
+"""Load tests, experiments and benchmarks."""

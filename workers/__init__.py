@@ -1,0 +1,1 @@
+"""Worker processes: data, models, local training, simulated stragglers."""
