@@ -2,6 +2,7 @@
 
 FedATError
 ├── ConfigError            a setting, a method or a command-line value makes no sense
+├── RuleError              a rule is given numbers it is not defined for
 ├── ManifestError          a model cannot be described, or tensors do not fit its description
 ├── WireError              bytes from the network do not decode
 ├── RequestError           the service refuses a request; has an HTTP status and a stable type
@@ -27,6 +28,10 @@ class FedATError(Exception):
 
 class ConfigError(FedATError, ValueError):
     """A setting, a method or a command-line value makes no sense."""
+
+
+class RuleError(FedATError, ValueError):
+    """A rule is given numbers it is not defined for: no weight, a negative count, a latency of NaN."""
 
 
 class ManifestError(FedATError, ValueError):

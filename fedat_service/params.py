@@ -156,8 +156,8 @@ class Model:
     def digest(self) -> str:
         """Hex digest of all values, bit for bit."""
         state = hashlib.blake2b(digest_size=16)
-        state.update(np.ascontiguousarray(self.floats).view(np.uint8))
-        state.update(np.ascontiguousarray(self.integers).view(np.uint8))
+        state.update(np.ascontiguousarray(self.floats).data)
+        state.update(np.ascontiguousarray(self.integers).data)
         return state.hexdigest()
 
 

@@ -122,6 +122,7 @@ class ClientView(Strict):
     status: Literal["waiting", "profiling", "tiered", "lost"]
     tier: int | None
     latency_s: float | None
+    accuracy: float | None
     reason: str
 
 
@@ -194,6 +195,7 @@ class TierView(Strict):
     weight: float
     parked: bool
     last_update_age_s: float | None
+    accuracy: float | None
     members: tuple[ClientView, ...]
     latency_quantiles_s: dict[str, float]
     round: RoundView | None

@@ -1,0 +1,1 @@
+"""Pure rules over arrays: the mean of a round, the mix of the tiers, the summary of an evaluation."""

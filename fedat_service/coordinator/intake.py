@@ -1,0 +1,106 @@
+"""Is this body an answer to this task? Checked whole before anything is counted."""
+
+import hashlib
+from dataclasses import dataclass
+
+from fedat_service.errors import Gone, StaleBase, Unprocessable, WireError
+from fedat_service.federation.spec import Spec
+from fedat_service.federation.state import Lease
+from fedat_service.params import Model
+from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, parse_bundle
+from fedat_service.wire.codecs import make_codec
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A readable update whose values are all finite and in range, and the digest of its bytes."""
+
+    bundle: Bundle
+    digest: str
+
+
+def read_submission(body: bytes | bytearray, spec: Spec) -> Submission:
+    """Parse and check a body in one go: linear time, nothing allocated on its word.
+
+    Raises:
+        Unprocessable: If the bytes are no bundle of this model; `field` names the part at fault.
+    """
+    bundle = _read(body, spec)
+    return Submission(bundle, hashlib.blake2b(body, digest_size=16).hexdigest())
+
+
+def read_initial_model(body: bytes | bytearray, spec: Spec) -> Model:
+    """Read a whole model in whatever codec it came.
+
+    Raises:
+        Unprocessable: If the bytes are not all layers of this model.
+    """
+    bundle = _read(body, spec)
+    sent = {entry.tensor.layer for entry in bundle.entries}
+    if missing := [layer for layer in spec.manifest.layers if layer not in sent]:
+        raise Unprocessable(f"layer {missing[0]!r} of the initial model is missing", missing[0])
+    return decode_model(bundle, spec.manifest)
+
+
+def _read(body: bytes | bytearray, spec: Spec) -> Bundle:
+    try:
+        bundle = parse_bundle(body, spec.manifest)
+        check_bundle(bundle)
+    except WireError as error:
+        raise Unprocessable(str(error), error.field) from error
+    return bundle
+
+
+def check_submission(submission: Submission, lease: Lease, returns: tuple[str, ...], spec: Spec) -> int:
+    """Check that a bundle answers a lease.
+
+    Args:
+        submission: The readable body.
+        lease: The task it claims to answer.
+        returns: Layers the task asks for.
+        spec: The federation.
+
+    Returns:
+        The number of examples it claims.
+
+    Raises:
+        StaleBase: If it was trained from another version.
+        Unprocessable: If it is another federation's, lacks `num_examples`, or holds other layers, slots
+            or codecs than the task asks for.
+    """
+    bundle = submission.bundle
+    if bundle.federation != spec.name:
+        raise Unprocessable(f"the bundle is for federation {bundle.federation!r}", "federation")
+    if bundle.num_examples is None or bundle.base_version is None:
+        missing = "num_examples" if bundle.num_examples is None else "base_version"
+        raise Unprocessable(f"an update must say its {missing}", missing)
+    if bundle.base_version != lease.base_version:
+        raise StaleBase(
+            f"the task starts from version {lease.base_version}, the update from {bundle.base_version}",
+            "base_version",
+            current_version=lease.base_version,
+        )
+    sent = {entry.tensor.layer for entry in bundle.entries}
+    if missing_layers := [layer for layer in returns if layer not in sent]:
+        raise Unprocessable(f"layer {missing_layers[0]!r} is due and missing", missing_layers[0])
+    if undue := [entry.tensor.layer for entry in bundle.entries if entry.tensor.layer not in returns]:
+        raise Unprocessable(f"layer {undue[0]!r} is not due", undue[0])
+    codec = make_codec(spec.method.codec)
+    for entry in bundle.entries:
+        if entry.tensor.dtype == "float32" and entry.codec != codec:
+            raise Unprocessable(
+                f"tensor {entry.tensor.name!r} came as {entry.codec}, the federation takes {codec}",
+                entry.tensor.name,
+            )
+    return bundle.num_examples
+
+
+def lease_of(lease: Lease | None, task: object) -> Lease:
+    """The lease, if it is still for this task.
+
+    Raises:
+        Gone: If it is not.
+    """
+    if lease is None or lease.task != task:
+        raise Gone(f"task {task} is over: ask for a new one", "task")
+    return lease

@@ -1,0 +1,1 @@
+"""HTTP, and nothing else: a handler decodes, makes one call, encodes."""

@@ -1,0 +1,86 @@
+"""The bulk routes: models down, updates up, every byte counted."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from fedat_service.coordinator.coordinator import Coordinator
+from fedat_service.coordinator.publisher import Publication
+from fedat_service.federation.tasks import TaskId
+from fedat_service.http.body import expected_bytes, read_body, request_head_bytes
+from fedat_service.http.context import Federation, NamedTask, Parts
+from fedat_service.http.problems import RESPONSES
+from fedat_service.wire.bundle import describe, max_bundle_bytes
+from fedat_service.wire.codecs import Float32, make_codec
+from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
+
+router = APIRouter(responses=RESPONSES, tags=["models and updates"])
+
+Layers = Annotated[str | None, Query(max_length=100_000, description="Comma-separated; all if absent.")]
+
+
+def _split(layers: str | None) -> tuple[str, ...] | None:
+    return None if layers is None else tuple(layers.split(","))
+
+
+@router.get(MODEL, response_class=Response)
+async def get_model(
+    request: Request,
+    federation: Federation,
+    layers: Layers = None,
+    version: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
+    task: Annotated[str | None, Query(max_length=128)] = None,
+) -> Response:
+    """The global model, or some layers of it; with `task` its bytes are counted for the task's tier."""
+    tier = 0 if task is None else TaskId.parse(task).tier
+    return _answer(request, federation, await federation.model(version, _split(layers)), tier)
+
+
+@router.get(TIER_MODEL, response_class=Response)
+async def get_tier_model(
+    request: Request, federation: Federation, tier: int, layers: Layers = None
+) -> Response:
+    """A tier's own model."""
+    return _answer(request, federation, await federation.tier_model(tier, _split(layers)), 0)
+
+
+def _answer(request: Request, federation: Coordinator, found: Publication, tier: int) -> Response:
+    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept"}
+    if "application/json" in request.headers.get("accept", ""):
+        return JSONResponse(describe(found.bundle), headers={"Vary": "Accept"})
+    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+    if found.etag in known or "*" in known:
+        response = Response(status_code=304, headers=headers)
+        federation.ledger.count("down", tier, (), _response_bytes(response))
+        return response
+    response = Response(found.body, media_type=BUNDLE_TYPE, headers=headers)
+    federation.ledger.count("down", tier, found.bundle.entries, _response_bytes(response))
+    return response
+
+
+def _response_bytes(response: Response) -> int:
+    """Bytes of a response on the wire: status line, headers, body."""
+    head = len("HTTP/1.1 200 OK\r\n") + sum(len(k) + len(v) + 4 for k, v in response.raw_headers) + 2
+    return head + len(response.body)
+
+
+@router.put(MODEL, status_code=201)
+async def put_initial_model(request: Request, parts: Parts, federation: Federation) -> Response:
+    """Upload the initial model of a federation that was created with `initial_model: upload`."""
+    limit = max_bundle_bytes(federation.spec.manifest, Float32())
+    async with parts.budget.reserve(expected_bytes(request, limit)):
+        created = await federation.upload_model(await read_body(request, limit))
+    return JSONResponse({"version": 0}, 201 if created else 200)
+
+
+@router.put(UPDATE, status_code=201, response_model=Receipt)
+async def put_update(request: Request, parts: Parts, federation: Federation, task: NamedTask) -> Response:
+    """The result of a task: 201 the first time, 200 for the very same bytes again."""
+    limit = max_bundle_bytes(federation.spec.manifest, make_codec(federation.spec.method.codec))
+    async with parts.budget.reserve(expected_bytes(request, limit)):
+        body = await read_body(request, limit)
+        bundle, created = await federation.accept(task, body)
+    wire_bytes = request_head_bytes(request) + len(body)
+    federation.ledger.count("up", task.tier, bundle.entries, wire_bytes)
+    return JSONResponse(Receipt(task=str(task)).model_dump(), 201 if created else 200)

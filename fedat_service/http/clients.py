@@ -1,0 +1,52 @@
+"""Clients' routes: register, ask for work, report metrics."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import JSONResponse, Response
+
+from fedat_service.coordinator.views import client_view, task_view
+from fedat_service.federation.state import client_of
+from fedat_service.http.context import Federation, NamedTask, Parts
+from fedat_service.http.problems import RESPONSES
+from fedat_service.wire.messages import (
+    CLIENT_TASK,
+    CLIENTS,
+    TASK_EVALUATION,
+    ClientView,
+    Evaluation,
+    RegisterClient,
+    Task,
+)
+
+router = APIRouter(responses=RESPONSES, tags=["clients"])
+
+
+@router.post(CLIENTS, status_code=201)
+async def register(message: RegisterClient, federation: Federation, response: Response) -> ClientView:
+    """Register a client, or find it again by its name."""
+    response.status_code = 201 if await federation.register(message) else 200
+    return client_view(federation.state, client_of(federation.state, message.name))
+
+
+@router.get(CLIENT_TASK, response_model=Task, responses={204: {"description": "Nothing now; ask again."}})
+async def next_task(
+    parts: Parts,
+    federation: Federation,
+    client: Annotated[str, Path(max_length=64)],
+    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for work.")] = 0.0,
+) -> Response:
+    """The client's task, the same one until it is done or its lease ends."""
+    lease = await federation.next_task(client, min(wait, parts.settings.max_wait_s))
+    if lease is None:
+        return Response(status_code=204, headers={"Retry-After": "0" if wait else "1"})
+    return JSONResponse(task_view(federation, lease).model_dump(mode="json"))
+
+
+@router.post(TASK_EVALUATION, status_code=201)
+async def evaluate_task(
+    message: Evaluation, federation: Federation, task: NamedTask, response: Response
+) -> Evaluation:
+    """A client's metrics of the model it received, on its own test split."""
+    response.status_code = 201 if await federation.evaluate_task(task, message) else 200
+    return message

@@ -1,0 +1,41 @@
+"""The server process: uvicorn, with a way out that sends waiting clients away first."""
+
+import asyncio
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from fedat_service.config import ServiceSettings
+
+
+class Server(uvicorn.Server):
+    """uvicorn waits for open requests before it shuts the app down, and long-polls are open requests.
+
+    So the signal itself releases them: they answer 503 with `Retry-After`, and the process is gone in a
+    moment.
+    """
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Release who waits, then go down as uvicorn does."""
+        app = self.config.app
+        if isinstance(app, FastAPI) and (context := getattr(app.state, "context", None)) is not None:
+            # A signal handler runs between two steps of the loop: hand over, so that the loop wakes up.
+            asyncio.get_running_loop().call_soon_threadsafe(context.registry.release)
+        super().handle_exit(sig, frame)
+
+
+def serve(app: FastAPI, settings: ServiceSettings) -> None:
+    """Run the service until a signal ends it."""
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=120,
+        timeout_graceful_shutdown=10,
+    )
+    Server(config).run()

@@ -1,0 +1,47 @@
+"""Methods with a name: rows of the five axes, ready to use."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fedat_service.errors import Unprocessable
+from fedat_service.wire.settings import CodecSettings, Method, Participation, Solver
+
+
+def _adam(prox_mu: float) -> Solver:
+    """Local work of FedAT's experiments (SC '21, section 6): Adam, three epochs, batches of ten."""
+    return Solver(name="adam", lr=1e-3, epochs=3, batch_size=10, prox_mu=prox_mu)
+
+
+PRESETS: Mapping[str, Method] = MappingProxyType(
+    {
+        "fedavg": Method(
+            participation=Participation(name="fedavg"),
+            solver=_adam(prox_mu=0.0),
+            codec=CodecSettings(name="float32"),
+        ),
+        # The mu of FedLAMA's FedProx experiments (AAAI '23); FedAT's own is 0.4.
+        "fedprox": Method(
+            participation=Participation(name="fedavg"),
+            solver=_adam(prox_mu=0.001),
+            codec=CodecSettings(name="float32"),
+        ),
+        "fedat": Method(
+            participation=Participation(name="fedat"),
+            solver=_adam(prox_mu=0.4),
+            codec=CodecSettings(name="polyline", precision=4, layout="pairs"),
+        ),
+    }
+)
+
+
+def resolve(method: Method | str) -> Method:
+    """A method as it is, or the one that a preset's name stands for.
+
+    Raises:
+        Unprocessable: If no preset has that name.
+    """
+    if isinstance(method, Method):
+        return method
+    if method not in PRESETS:
+        raise Unprocessable(f"no method {method!r}; there are {', '.join(sorted(PRESETS))}", "method")
+    return PRESETS[method]

@@ -1,0 +1,1 @@
+"""Where events and the bytes they speak of are kept: append first, acknowledge after."""

@@ -1,0 +1,35 @@
+"""The store interface: small enough that a list, a file and a database can each be one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedat_service.federation.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event, and the body it speaks of if there is one (named in the event by its digest)."""
+
+    event: Event
+    body: bytes | bytearray | None = None
+
+
+class Store(Protocol):
+    """Events of many federations, in order.
+
+    `append` returns once all records are as durable as the store can make them, or raises and keeps none
+    of them: only then is the event acknowledged and its effects carried out.
+    """
+
+    async def create(self, federation: str, definition: str) -> None:
+        """Keep what the federation is (JSON), before its first event."""
+        ...
+
+    async def append(self, federation: str, records: Sequence[Record]) -> None:
+        """Keep records, all or none, in order."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        ...

@@ -1,0 +1,23 @@
+"""What every test may ask for."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_GOLDEN = Path(__file__).parent / "golden" / "golden.json"
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], dict[str, Any]]:
+    """`golden(case_id)` is one case of golden.json: its `inputs`, `outputs` and `rtol`."""
+    cases = {case["id"]: case for case in json.loads(_GOLDEN.read_text())["cases"]}
+    return cases.__getitem__
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio, the only loop that the project knows."""
+    return "asyncio"

@@ -1,0 +1,78 @@
+"""A federation driven by hand: no HTTP, no clock, no arrays."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from fedat_service.federation.effects import Effect
+from fedat_service.federation.events import (
+    ClientRegistered,
+    DeadlinePassed,
+    Event,
+    TaskDelivered,
+    UpdateAccepted,
+    VersionPublished,
+)
+from fedat_service.federation.spec import Spec
+from fedat_service.federation.state import State, client_of, initial_state, next_deadline_s
+from fedat_service.federation.transition import transition
+from fedat_service.wire.messages import CreateFederation, ManifestMessage, TensorMessage
+
+
+def make_spec(**fields: object) -> Spec:
+    manifest = ManifestMessage(tensors=(TensorMessage(name="fc.weight", shape=(2, 3)),))
+    return Spec.of(CreateFederation.model_validate({"name": "f", "manifest": manifest.model_dump(), **fields}))
+
+
+@dataclass
+class Driver:
+    """Applies events and keeps what came of them."""
+
+    state: State
+    effects: list[Effect] = field(default_factory=list)
+    log: list[Event] = field(default_factory=list)
+
+    def apply(self, event: Event) -> tuple[Effect, ...]:
+        self.state, effects = transition(self.state, event)
+        self.log.append(event)
+        self.effects.extend(effects)
+        return effects
+
+    def register(self, *names: str, at_s: float = 0.0, num_examples: int = 10) -> None:
+        for name in names:
+            self.apply(ClientRegistered(at_s, name, num_examples))
+
+    def task(self, name: str) -> str:
+        lease = client_of(self.state, name).lease
+        return "" if lease is None else str(lease.task)
+
+    def deliver(self, name: str, at_s: float) -> None:
+        self.apply(TaskDelivered(at_s, self.task(name)))
+
+    def update(self, name: str, at_s: float, num_examples: int = 10) -> tuple[Effect, ...]:
+        task = self.task(name)
+        effects = self.apply(UpdateAccepted(at_s, task, num_examples, digest=f"bytes of {task}"))
+        self.publish(at_s)
+        return effects
+
+    def publish(self, at_s: float) -> None:
+        while self.state.published < self.state.version:
+            self.apply(VersionPublished(at_s, self.state.published + 1, "digest"))
+
+    def deadline(self) -> tuple[Effect, ...]:
+        due_s = next_deadline_s(self.state)
+        effects = self.apply(DeadlinePassed(0.0 if due_s is None else due_s))
+        self.publish(0.0 if due_s is None else due_s)
+        return effects
+
+    def profile(self, latencies_s: dict[str, float], start_s: float = 0.0) -> None:
+        for name in latencies_s:
+            self.deliver(name, start_s)
+        for name, latency_s in sorted(latencies_s.items(), key=lambda item: item[1]):
+            self.update(name, start_s + latency_s)
+
+
+@pytest.fixture
+def drive() -> Callable[..., Driver]:
+    return lambda **fields: Driver(initial_state(make_spec(**fields)))

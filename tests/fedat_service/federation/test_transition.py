@@ -1,0 +1,387 @@
+"""What one event does to a federation."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedat_service.errors import Conflict, Gone, NotFound, Unprocessable
+from fedat_service.federation.effects import AddUpdate, DropRound, Finish, MakeVersion, WakeClients
+from fedat_service.federation.events import (
+    ClientEvaluated,
+    ClientReturned,
+    DeadlinePassed,
+    ModelUploaded,
+    Stopped,
+    TaskDelivered,
+    UpdateAccepted,
+    VersionEvaluated,
+    VersionPublished,
+)
+from fedat_service.federation.state import next_deadline_s, ready_lease, versions_in_use
+from fedat_service.federation.tasks import TaskId
+from fedat_service.federation.transition import transition
+
+ABC = ("a", "b", "c")
+
+
+def fedavg(drive, cohort_size=2, **rounds):
+    return drive(method="fedavg", rounds={"cohort_size": cohort_size, "start_clients": 3, **rounds})
+
+
+def two_tiers(drive, **fields):
+    rounds = {"cohort_size": 2, "start_clients": 4, "deadline_s": 100.0}
+    driver = drive(tiering={"num_tiers": 2, **fields.pop("tiering", {})}, rounds=rounds, **fields)
+    driver.register("a", "b", "c", "d")
+    return driver
+
+
+def test_nothing_is_given_out_before_enough_clients_are_there(drive):
+    driver = fedavg(drive)
+    driver.register("a", "b")
+    assert driver.state.status == "waiting"
+    assert driver.task("a") == driver.task("b") == ""
+
+
+def test_the_last_expected_client_opens_the_first_round(drive):
+    driver = fedavg(drive)
+    driver.register(*ABC, at_s=5.0)
+    cohort = driver.state.tiers[0].round.cohort
+    assert driver.state.started_at_s == 5.0
+    assert len(cohort) == 2
+    assert driver.effects == [WakeClients(cohort)]
+
+
+def test_a_round_closes_with_its_last_update(drive):
+    driver = fedavg(drive)
+    driver.register(*ABC)
+    first, second = driver.state.tiers[0].round.cohort
+    driver.deliver(first, 1.0)
+    driver.deliver(second, 1.0)
+    assert driver.update(first, 3.0) == (AddUpdate(1, 10),)
+    made = MakeVersion(1, 1, weights=(1.0,), update_counts=(1,), num_updates=2, num_examples=20)
+    assert driver.update(second, 4.0) == (AddUpdate(1, 10), made)
+    assert driver.state.version == driver.state.published == 1
+    assert driver.state.tiers[0].round.base_version == 1
+
+
+def test_the_next_cohort_gets_its_task_once_its_version_is_published(drive):
+    driver = fedavg(drive, cohort_size=3)
+    driver.register(*ABC)
+    for name in ABC:
+        driver.apply(UpdateAccepted(1.0, driver.task(name), 10, "x"))
+    assert ready_lease(driver.state, "a") is None
+    assert driver.apply(VersionPublished(1.0, 1, "d")) == (WakeClients(ABC),)
+    assert ready_lease(driver.state, "a").base_version == 1
+
+
+def test_uniform_weighting_counts_every_update_once(drive):
+    driver = drive(
+        method={"participation": {"name": "fedavg", "weighting": "uniform"}}, rounds={"start_clients": 1}
+    )
+    driver.register("a", num_examples=99)
+    assert driver.update("a", 1.0, num_examples=99)[0] == AddUpdate(1, 1)
+
+
+def test_profiling_measures_latency_and_forms_tiers(drive):
+    driver = two_tiers(drive)
+    assert driver.state.status == "profiling"
+    driver.profile({"a": 9.0, "b": 1.0, "c": 8.0, "d": 2.0})
+    assert driver.state.status == "training"
+    assert [tier.live for tier in driver.state.tiers] == [("b", "d"), ("a", "c")]
+    assert not any(isinstance(effect, AddUpdate) for effect in driver.effects)
+
+
+def test_tiers_go_on_without_each_other(drive):
+    driver = two_tiers(drive)
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
+    for _ in range(3):
+        driver.update("a", 20.0)
+        driver.update("b", 20.0)
+    driver.update("c", 30.0)
+    driver.update("d", 30.0)
+    assert driver.state.update_counts == (3, 1)
+    assert driver.state.weights == (0.25, 0.75)
+
+
+def test_a_late_comer_is_profiled_and_placed_by_its_latency(drive):
+    driver = two_tiers(drive)
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
+    driver.register("e", at_s=50.0)
+    assert driver.task("e") == "t0.r1.s0.e"
+    driver.profile({"e": 8.5}, start_s=50.0)
+    assert driver.state.tiers[1].live == ("c", "d", "e")
+
+
+def test_without_all_answers_the_profiled_start_at_the_deadline(drive):
+    driver = two_tiers(drive)
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0})
+    driver.deadline()
+    assert driver.state.status == "training"
+    assert driver.state.clients["d"].lost
+    assert driver.state.profile_deadline_s is None
+
+
+def test_quantiles_cut_the_tiers(drive):
+    driver = two_tiers(drive, tiering={"rule": "quantiles", "quantiles": [0.7]})
+    driver.profile({"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0})
+    assert [tier.live for tier in driver.state.tiers] == [("a", "b", "c"), ("d",)]
+
+
+def test_at_the_deadline_a_quorum_closes_the_round(drive):
+    driver = fedavg(drive, cohort_size=3, deadline_s=60.0, quorum=0.6)
+    driver.register(*ABC)
+    driver.update("a", 1.0)
+    driver.update("b", 1.0)
+    (made,) = [e for e in driver.deadline() if isinstance(e, MakeVersion)]
+    assert made.num_updates == 2
+    assert driver.state.clients["c"].lost
+    assert driver.state.tiers[0].round.cohort == ("a", "b")
+
+
+def test_without_a_quorum_the_round_is_abandoned_and_opened_afresh(drive):
+    driver = fedavg(drive, cohort_size=3, deadline_s=60.0, quorum=0.6)
+    driver.register(*ABC)
+    driver.update("a", 1.0)
+    effects = driver.deadline()
+    assert effects == (DropRound(1), WakeClients(("a",)))
+    assert driver.state.version == 0
+    assert driver.task("a") == "t1.r2.s0.a"
+
+
+def test_a_dead_tier_is_parked_and_the_others_share_its_weight(drive):
+    driver = two_tiers(drive)
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
+    driver.update("a", 20.0)
+    driver.update("b", 20.0)
+    for name in ("a", "b"):
+        driver.update(name, 50.0)
+    driver.deadline()
+    assert driver.state.parked == (False, True)
+    assert driver.state.weights == (1.0, 0.0)
+
+
+def test_a_parked_tier_revives_when_a_member_returns(drive):
+    driver = two_tiers(drive)
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
+    driver.deadline()
+    driver.apply(ClientReturned(200.0, "c"))
+    assert driver.state.parked == (True, False)
+    assert driver.task("c") == "t2.r2.s0.c"
+    assert driver.state.clients["c"].latency_s == 100.0
+
+
+def test_a_client_lost_in_profiling_is_profiled_when_it_returns(drive):
+    driver = two_tiers(drive)
+    driver.deadline()
+    assert driver.state.status == "profiling"
+    driver.apply(ClientReturned(200.0, "a"))
+    driver.profile({"a": 3.0}, start_s=200.0)
+    assert driver.state.status == "training"
+    assert driver.state.tiers[0].live == ("a",)
+
+
+def test_registering_again_changes_nothing_but_the_examples(drive):
+    driver = fedavg(drive)
+    driver.register(*ABC)
+    before = driver.state
+    driver.register("a", num_examples=12)
+    assert replace(driver.state, clients=before.clients) == before
+    assert driver.state.clients["a"].num_examples == 12
+
+
+def test_a_client_that_moved_is_sampled_by_its_new_tier_only_when_free(drive):
+    driver = two_tiers(drive, tiering={"retier_every": 1, "hysteresis": 0.1})
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
+    for name in ("a", "b", "c", "d"):
+        driver.deliver(name, 10.0)
+    driver.update("a", 11.0)
+    driver.update("b", 90.0)  # slower than c and d now: it belongs to the slow tier
+    assert driver.state.clients["b"].tier == 2
+    assert driver.state.tiers[0].live != driver.state.tiers[1].live
+    in_round = [name for tier in driver.state.tiers for name in tier.round.cohort]
+    assert len(in_round) == len(set(in_round))
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [({"max_versions": 1}, "reached version 1"), ({"max_time_s": 60.0}, "60 s have passed")],
+)
+def test_the_stop_rule_ends_the_federation(drive, stop, reason):
+    driver = drive(method="fedavg", rounds={"start_clients": 1, "deadline_s": 600.0}, stop=stop)
+    driver.register("a", at_s=3.0)
+    if "max_versions" in stop:
+        driver.update("a", 4.0)
+    else:
+        assert next_deadline_s(driver.state) == 63.0
+        driver.deadline()
+    assert (driver.state.status, driver.state.reason) == ("finished", reason)
+    assert Finish(reason) in driver.effects
+    assert next_deadline_s(driver.state) is None
+
+
+def test_the_target_accuracy_ends_the_federation(drive):
+    driver = drive(method="fedavg", stop={"target_accuracy": 0.8})
+    driver.apply(VersionEvaluated(1.0, 0, 5, 50, 0.79, 1.0, 0.0))
+    assert driver.state.status == "waiting"
+    driver.apply(VersionEvaluated(2.0, 0, 5, 50, 0.81, 1.0, 0.0))
+    assert driver.state.status == "finished"
+
+
+def test_a_finished_federation_refuses_work(drive):
+    driver = fedavg(drive)
+    driver.apply(Stopped(1.0, "enough"))
+    with pytest.raises(Gone, match="enough"):
+        driver.register("a")
+
+
+def test_uploaded_model_is_waited_for(drive):
+    driver = drive(method="fedavg", initial_model="upload")
+    driver.register("a")
+    assert driver.state.status == "awaiting-model"
+    driver.apply(ModelUploaded(2.0, "digest"))
+    assert driver.task("a") == "t1.r1.s0.a"
+    with pytest.raises(Conflict):
+        driver.apply(ModelUploaded(3.0, "digest"))
+
+
+def test_latency_counts_from_delivery_not_from_opening(drive):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    driver.deliver("a", 7.0)
+    driver.deliver("a", 9.0)
+    driver.update("a", 10.0)
+    assert driver.state.clients["a"].latency_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("task", "error"),
+    [
+        ("t1.r2.s0.a", NotFound),
+        ("t2.r1.s0.a", NotFound),
+        ("t0.r1.s0.a", NotFound),
+        ("t1.r1.s0.zoe", NotFound),
+        ("no task", NotFound),
+        ("t1.r1.s0.b\n", NotFound),
+    ],
+)
+def test_an_update_for_a_task_nobody_gave_out_is_refused(drive, task, error):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    with pytest.raises(error):
+        driver.apply(UpdateAccepted(1.0, task, 10, "x"))
+
+
+def test_an_update_for_a_closed_round_is_gone(drive):
+    driver = fedavg(drive, cohort_size=3, deadline_s=60.0)
+    driver.register(*ABC)
+    task = driver.task("c")
+    driver.update("a", 1.0)
+    driver.update("b", 1.0)
+    driver.deadline()
+    with pytest.raises(Gone):
+        driver.apply(UpdateAccepted(61.0, task, 10, "x"))
+
+
+def test_other_bytes_for_a_counted_task_are_a_conflict(drive):
+    driver = drive(method="fedavg", rounds={"cohort_size": 2, "start_clients": 2})
+    driver.register("a", "b")
+    task = driver.task("a")
+    driver.apply(UpdateAccepted(1.0, task, 10, "x"))
+    for digest in ("x", "y"):
+        with pytest.raises(Conflict):
+            driver.apply(UpdateAccepted(2.0, task, 10, digest))
+
+
+def test_more_examples_than_registered_are_refused(drive):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    before = driver.state
+    with pytest.raises(Unprocessable) as refusal:
+        driver.apply(UpdateAccepted(1.0, driver.task("a"), 11, "x"))
+    assert refusal.value.field == "num_examples"
+    assert driver.state is before
+
+
+def test_a_delivery_of_an_expired_task_is_gone(drive):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    with pytest.raises(Gone):
+        driver.apply(TaskDelivered(1.0, "t1.r9.s0.a"))
+
+
+def test_a_version_is_published_once_and_in_order(drive):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    for version in (0, 1, 2):
+        with pytest.raises(Conflict):
+            driver.apply(VersionPublished(1.0, version, "d"))
+
+
+def test_a_task_is_evaluated_once_while_it_is_held_or_just_done(drive):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    task = driver.task("a")
+    driver.update("a", 1.0)
+    driver.apply(ClientEvaluated(2.0, task, 10, 7, 0.5))
+    assert driver.state.clients["a"].accuracy == 0.7
+    with pytest.raises(Conflict):
+        driver.apply(ClientEvaluated(3.0, task, 10, 8, 0.5))
+
+
+def test_coming_back_without_being_lost_changes_nothing(drive):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    before = driver.state
+    driver.apply(ClientReturned(0.0, "a"))
+    assert driver.state == before
+
+
+def test_a_deadline_that_rings_early_changes_nothing(drive):
+    driver = fedavg(drive)
+    driver.register(*ABC)
+    before = driver.state
+    driver.apply(DeadlinePassed(1.0))
+    assert replace(driver.state, now_s=0.0) == before
+
+
+def test_time_never_runs_back(drive):
+    driver = drive(method="fedavg")
+    driver.register("a", at_s=9.0)
+    driver.register("b", at_s=4.0)
+    assert driver.state.now_s == 9.0
+
+
+def test_versions_in_use_are_the_newest_and_the_bases(drive):
+    driver = two_tiers(drive)
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
+    for _ in range(5):
+        driver.update("a", 20.0)
+        driver.update("b", 20.0)
+    assert versions_in_use(driver.state) == {0, 5}
+
+
+def test_cohorts_depend_on_the_seed_and_not_on_the_order_of_arrival(drive):
+    def cohort(names, seed):
+        driver = drive(method="fedavg", seed=seed, rounds={"cohort_size": 3, "start_clients": 20})
+        driver.register(*names)
+        return driver.state.tiers[0].round.cohort
+
+    names = [f"c{i:02d}" for i in range(20)]
+    assert cohort(names, 1) == cohort(reversed(names), 1)
+    assert len({cohort(names, seed) for seed in range(10)}) > 5
+
+
+def test_task_names_round_trip():
+    task = TaskId(3, 12, 0, "c-017")
+    assert TaskId.parse(str(task)) == task
+    assert not task.is_profile
+    assert TaskId(0, 1, 0, "c").is_profile
+
+
+def test_transition_leaves_the_old_state_alone(drive):
+    driver = drive(method="fedavg")
+    driver.register("a")
+    before = driver.state
+    transition(before, UpdateAccepted(1.0, driver.task("a"), 10, "x"))
+    assert before.version == 0
+    assert driver.task("a") == "t1.r1.s0.a"
