@@ -17,9 +17,6 @@ from fedat_service.store.base import Store
 from fedat_service.store.jsonl import JsonLinesStore
 from fedat_service.store.memory import MemoryStore
 
-_MAX_JSON_BYTES = 16 << 20
-"""Largest JSON body: a manifest of a hundred thousand tensors. Bulk routes have limits of their own."""
-
 
 def create_app(
     settings: ServiceSettings,
@@ -57,7 +54,6 @@ def create_app(
         version="0.1.0",
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
-        max_body_size=None,
     )
     problems.install(app)
     for router in (federations.router, clients.router, bundles.router, health.router):

@@ -19,7 +19,9 @@ from fedat_service.wire.messages import (
     Task,
 )
 
-router = APIRouter(responses=RESPONSES, tags=["clients"])
+_MAX_JSON_BYTES = 64 << 10
+
+router = APIRouter(responses=RESPONSES, tags=["clients"], max_body_size=_MAX_JSON_BYTES)
 
 
 @router.post(CLIENTS, status_code=201)

@@ -25,7 +25,10 @@ from fedat_service.wire.messages import (
     TierView,
 )
 
-router = APIRouter(responses=RESPONSES, tags=["federations"])
+_MAX_JSON_BYTES = 16 << 20
+"""Largest JSON body: a manifest of a hundred thousand tensors."""
+
+router = APIRouter(responses=RESPONSES, tags=["federations"], max_body_size=_MAX_JSON_BYTES)
 
 
 @router.post(FEDERATIONS, status_code=201)

@@ -7,10 +7,12 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedat_service.errors import FedATError, NotNow, RequestError
+from fedat_service.errors import FedATError, NotNow, RequestError, TooLarge
 from fedat_service.wire.messages import PROBLEM_TYPE, Problem
 
 _log = structlog.get_logger(__name__)
@@ -38,8 +40,32 @@ def problem(
     return JSONResponse(document, status, media_type=PROBLEM_TYPE)
 
 
+class TooLargeAsProblem:
+    """Says in a problem document what the framework's body limit says in plain text."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        replaced = False
+
+        async def send_problem(message: Message) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == TooLarge.status:
+                kind = Headers(raw=message["headers"]).get("content-type", "")
+                replaced = kind.startswith("text/plain")
+                if replaced:
+                    body = problem(TooLarge.status, TooLarge.kind, "the body is too large", "body")
+                    await body(scope, receive, send)
+            if not replaced:
+                await send(message)
+
+        await self._app(scope, receive, send_problem)
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of the app as a problem."""
+    app.add_middleware(TooLargeAsProblem)
     app.add_exception_handler(RequestError, _on_refusal)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)

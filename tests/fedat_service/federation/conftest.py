@@ -22,7 +22,8 @@ from fedat_service.wire.messages import CreateFederation, ManifestMessage, Tenso
 
 def make_spec(**fields: object) -> Spec:
     manifest = ManifestMessage(tensors=(TensorMessage(name="fc.weight", shape=(2, 3)),))
-    return Spec.of(CreateFederation.model_validate({"name": "f", "manifest": manifest.model_dump(), **fields}))
+    definition = {"name": "f", "manifest": manifest.model_dump(), **fields}
+    return Spec.of(CreateFederation.model_validate(definition))
 
 
 @dataclass

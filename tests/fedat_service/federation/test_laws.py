@@ -126,7 +126,8 @@ class Federation(RuleBasedStateMachine):
 
     @invariant()
     def leases_and_rounds_agree(self):
-        waiting = {n for t in self.state.tiers if t.round for n in set(t.round.cohort) - set(t.round.reported)}
+        rounds = [tier.round for tier in self.state.tiers if tier.round]
+        waiting = {name for one in rounds for name in set(one.cohort) - set(one.reported)}
         leased = {c.name for c in self.state.clients.values() if c.lease and not c.lease.task.is_profile}
         assert waiting == leased
 

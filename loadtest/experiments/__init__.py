@@ -1,0 +1,1 @@
+"""Experiments on real processes: what is run, what is measured, what is reported."""

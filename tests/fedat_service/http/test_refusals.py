@@ -1,0 +1,253 @@
+"""Bad input gets a problem document that names what was wrong, and changes nothing."""
+
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+BASE = "/v1/federations/f"
+
+
+def header_of(body: bytes) -> tuple[dict, bytes]:
+    (length,) = struct.unpack_from("<I", body, 7)
+    return json.loads(body[11 : 11 + length]), body[11 + length :]
+
+
+def bundle(header: dict, payloads: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return b"FEDAT1\n" + struct.pack("<I", len(text)) + text + payloads
+
+
+def with_header(**fields):
+    def change(service):
+        header, payloads = header_of(service.update())
+        return bundle({**header, **fields}, payloads)
+
+    return change
+
+
+def with_entry(index=0, **fields):
+    def change(service):
+        header, payloads = header_of(service.update())
+        header["entries"][index].update(fields)
+        return bundle(header, payloads)
+
+    return change
+
+
+def with_value(value):
+    def change(service):
+        model = service.some_model()
+        model.floats[37] = value
+        return service.update(model)
+
+    return change
+
+
+def without_layer(service):
+    return service.update(layers=service.manifest.layers[:-1])
+
+
+# body, status, part of `field`
+UPDATES = {
+    "nan": (with_value(np.nan), 422, "conv.bias"),
+    "infinity": (with_value(-np.inf), 422, "conv.bias"),
+    "shape": (with_entry(shape=[4, 1, 9]), 422, "entries[0].shape"),
+    "name": (with_entry(tensor="conv.weights"), 422, "entries[0]"),
+    "layer": (with_entry(layer="fc"), 422, "entries[0].layer"),
+    "codec unknown": (with_entry(codec="zip"), 422, "entries[0]"),
+    "codec not the federation's": (lambda s: s.update(codec="float16"), 422, "conv.weight"),
+    "slot": (with_entry(slot="control"), 422, "entries[0].slot"),
+    "reference": (with_entry(reference="base"), 422, "entries[0].reference"),
+    "count of bytes": (with_entry(nbytes=4), 422, "entries[0].nbytes"),
+    "crc": (with_entry(crc32=1), 422, "conv.weight"),
+    "unknown field": (with_header(weights=[1]), 422, "weights"),
+    "layer missing": (without_layer, 422, "fc"),
+    "trailing bytes": (lambda s: s.update() + b"?", 422, "body"),
+    "cut short": (lambda s: s.update()[:-1], 422, "body"),
+    "no magic": (lambda s: b"PK\x03\x04" + s.update(), 422, "body"),
+    "empty": (lambda s: b"", 422, "body"),
+    "pickle": (lambda s: b"\x80\x04K\x01.", 422, "body"),
+    "header of lies": (lambda s: b"FEDAT1\n\xff\xff\xff\xff{}", 422, "header"),
+    "oversize": (lambda s: b"x" * 1_000_000, 413, "content-length"),
+    "federation": (with_header(federation="g"), 422, "federation"),
+    "base version": (with_header(base_version=7), 412, "base_version"),
+    "zero examples": (with_header(num_examples=0), 422, "num_examples"),
+    "negative examples": (with_header(num_examples=-9), 422, "num_examples"),
+    "huge examples": (with_header(num_examples=10**12), 422, "num_examples"),
+    "more examples than registered": (with_header(num_examples=11), 422, "num_examples"),
+    "boolean examples": (with_header(num_examples=True), 422, "num_examples"),
+    "text examples": (with_header(num_examples="10"), 422, "num_examples"),
+    "fractional examples": (with_header(num_examples=1.5), 422, "num_examples"),
+}
+
+
+@pytest.mark.parametrize("case", UPDATES)
+async def test_a_wrong_update_is_named_and_changes_nothing(service, case):
+    make, status, field = UPDATES[case]
+    (task,) = await service.started("a")
+    before = service.coordinator.state
+    answer = await service.put(task, make(service))
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status_code, problem["status"]) == (status, status), problem
+    assert field in problem["field"], problem
+    assert service.coordinator.state == before
+    assert (await service.put(task, service.update())).status_code == 201
+
+
+POLYLINE = {
+    "unterminated": b"~" * 20,
+    "over-long group": b"~" * 8 + b"?" * 12,
+    "byte outside the alphabet": b"?" * 15 + b" ",
+    "count": b"?" * 15,
+}
+
+
+@pytest.mark.parametrize("case", POLYLINE)
+async def test_wrong_polyline_is_refused(service, case):
+    (task,) = await service.started("a", method={"participation": {"name": "fedavg"}})
+    header, payloads = header_of(service.update(codec="polyline"))
+    last = header["entries"][-1]
+    payload = POLYLINE[case]
+    last.update(nbytes=len(payload), crc32=zlib.crc32(payload))
+    kept = sum(entry["nbytes"] for entry in header["entries"][:-1])
+    answer = await service.put(task, bundle(header, payloads[:kept] + payload))
+    assert answer.status_code == 422, answer.text
+    assert "fc.weight" in answer.json()["field"] or "entries[3]" in answer.json()["field"]
+
+
+@pytest.mark.parametrize("task", ["t1.r9.s0.a", "t7.r1.s0.a", "t1.r1.s0.zoe", "nonsense", "t1.r1.s0.A"])
+async def test_an_unknown_task_is_not_found(service, task):
+    await service.started("a")
+    assert (await service.put(task, service.update())).status_code == 404
+
+
+async def test_another_content_type_is_refused(service):
+    (task,) = await service.started("a")
+    answer = await service.put(task, service.update(), content_type="application/octet-stream")
+    assert (answer.status_code, answer.json()["field"]) == (415, "content-type")
+
+
+async def test_an_unknown_content_encoding_is_refused(service):
+    (task,) = await service.started("a")
+    answer = await service.http.put(
+        f"{BASE}/tasks/{task}/update",
+        content=service.update(),
+        headers={"Content-Type": "application/vnd.fedat.bundle", "Content-Encoding": "br"},
+    )
+    assert (answer.status_code, answer.json()["field"]) == (415, "content-encoding")
+
+
+async def test_a_body_of_unknown_length_is_bounded_too(service):
+    (task,) = await service.started("a")
+
+    async def chunks():
+        for _ in range(100):
+            yield b"x" * 10_000
+
+    answer = await service.put(task, chunks())
+    assert answer.status_code == 413
+    assert answer.json()["limit"] < 100_000
+
+
+async def test_too_many_bytes_in_flight_are_told_to_come_back(service):
+    (task,) = await service.started("a")
+    budget = service.app.state.context.budget
+    budget.used_bytes = budget.max_bytes
+    answer = await service.put(task, service.update())
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    budget.used_bytes = 0
+    assert (await service.put(task, service.update())).status_code == 201
+
+
+CREATIONS = {
+    "unknown field": ({"colour": "red"}, "colour"),
+    "unknown preset": ({"method": "fedsgd"}, "method"),
+    "no tensors": ({"manifest": {"tensors": []}}, "manifest.tensors"),
+    "tensor twice": ({"manifest": {"tensors": [{"name": "w", "shape": [1]}] * 2}}, "manifest"),
+    "boolean cohort": ({"rounds": {"cohort_size": True}}, "rounds.cohort_size"),
+    "zero cohort": ({"rounds": {"cohort_size": 0}}, "rounds.cohort_size"),
+    "text seed": ({"seed": "1"}, "seed"),
+    "quorum above one": ({"rounds": {"quorum": 1.5}}, "rounds.quorum"),
+    "quantiles missing": ({"tiering": {"rule": "quantiles", "num_tiers": 3}}, "tiering.quantiles"),
+    "quantiles descend": (
+        {"tiering": {"rule": "quantiles", "num_tiers": 3, "quantiles": [0.7, 0.2]}},
+        "tiering.quantiles",
+    ),
+    "name": ({"name": "../etc"}, "name"),
+}
+
+
+@pytest.mark.parametrize("case", CREATIONS)
+async def test_a_wrong_federation_is_named(service, case):
+    fields, field = CREATIONS[case]
+    answer = await service.create(**fields)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["field"].startswith(field), answer.json()
+    assert (await service.http.get("/v1/federations")).json()["federations"] == []
+
+
+async def test_nan_in_json_is_refused(service):
+    await service.create()
+    answer = await service.http.post(
+        f"{BASE}/evaluations",
+        content='{"version": 0, "clients": [{"client": "a", "num_examples": 1, "correct": 1, "loss": NaN}]}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422
+    assert "loss" in answer.json()["field"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        (
+            {"version": 5, "clients": [{"client": "a", "num_examples": 1, "correct": 1, "loss": 0}]},
+            404,
+            "version",
+        ),
+        (
+            {"version": 0, "clients": [{"client": "a", "num_examples": 1, "correct": 2, "loss": 0}]},
+            422,
+            "correct",
+        ),
+        (
+            {"version": 0, "clients": [{"client": "a", "num_examples": 1, "correct": 1, "loss": 0}] * 2},
+            422,
+            "clients",
+        ),
+        ({"version": 0, "clients": []}, 422, "clients"),
+    ],
+)
+async def test_a_wrong_evaluation_is_named(service, body, status, field):
+    await service.create()
+    answer = await service.http.post(f"{BASE}/evaluations", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (status, field)
+
+
+async def test_too_large_a_model_is_refused(service):
+    tensors = [{"name": "w", "shape": [1_000_000, 1_000]}]
+    answer = await service.create(manifest={"tensors": tensors})
+    assert (answer.status_code, answer.json()["limit"]) == (413, 200_000_000)
+
+
+async def test_a_huge_json_body_is_refused(service):
+    answer = await service.http.post("/v1/federations", json={"name": "x" * (17 << 20)})
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", ["/v1/federations/none", "/v1/federations/none/tiers", "/v1/nothing", "/x"])
+async def test_what_is_not_there_is_a_problem_too(service, path):
+    answer = await service.http.get(path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_wrong_method_is_a_problem_too(service):
+    answer = await service.http.patch("/v1/federations")
+    assert (answer.status_code, answer.headers["content-type"]) == (405, "application/problem+json")
