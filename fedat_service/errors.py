@@ -15,6 +15,7 @@ FedATError
 │   ├── UnsupportedMedia   not a content type or encoding the resource takes
 │   └── NotNow             try again after `retry_after_s`
 ├── DataMissing            a data set is not on this machine; says how to get it
+├── DataDamaged            a data file is not what it should be: cut short, another hash, no image
 ├── TrainingError          local training produced something that must not be sent
 └── ServiceRefused         the worker's view of a refusal that trying again cannot cure
 """
@@ -126,6 +127,10 @@ class NotNow(RequestError):
 
 class DataMissing(FedATError, FileNotFoundError):
     """A data set is not on this machine; the message says how to get it."""
+
+
+class DataDamaged(FedATError):
+    """A data file is not what it should be; the message names the file."""
 
 
 class TrainingError(FedATError):

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from fastapi_offline import FastAPIOffline
 
 from fedat_service.clock import Clock, LoopClock
 from fedat_service.config import ServiceSettings
@@ -49,7 +50,9 @@ def create_app(
         yield
         await app.state.context.registry.close()
 
-    app = FastAPI(
+    # The documentation pages come with their scripts: they must work without a way to the internet.
+    app = FastAPIOffline(
+        redoc_url=None,
         title="FedAT service",
         version="0.1.0",
         lifespan=lifespan,

@@ -47,6 +47,7 @@ class TooLargeAsProblem:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app; replace its plain 413."""
         replaced = False
 
         async def send_problem(message: Message) -> None:
