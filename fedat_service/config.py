@@ -11,12 +11,19 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from fedat_service.coordinator.limits import Limits
+
 
 class ServiceSettings(BaseSettings):
     """Everything the service can be told; `FEDAT_PORT=9000` sets `port`, as does `fedat.toml`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="FEDAT_", toml_file="fedat.toml", yaml_file="fedat.yaml", frozen=True, extra="forbid"
+        env_prefix="FEDAT_",
+        env_nested_delimiter="__",
+        toml_file="fedat.toml",
+        yaml_file="fedat.yaml",
+        frozen=True,
+        extra="forbid",
     )
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -25,12 +32,7 @@ class ServiceSettings(BaseSettings):
     event_log: Path | None = Field(
         None, description="Folder for one JSON-lines event log a federation; in memory if not given."
     )
-    max_parameters: int = Field(200_000_000, ge=1, description="Largest model a federation may have.")
-    max_federations: int = Field(1_000, ge=1, description="How many federations may exist.")
-    max_uploads_bytes: int = Field(
-        1 << 30, ge=1, description="Bytes of updates being received at once; beyond it: 503, try again."
-    )
-    max_wait_s: float = Field(60.0, ge=0, description="Longest long-poll, in real seconds.")
+    limits: Limits = Field(Limits(), description="Bounds; `FEDAT_LIMITS__MAX_WAIT_S=20` sets one.")
 
     @classmethod
     def settings_customise_sources(

@@ -17,7 +17,8 @@ FedATError
 ├── DataMissing            a data set is not on this machine; says how to get it
 ├── DataDamaged            a data file is not what it should be: cut short, another hash, no image
 ├── TrainingError          local training produced something that must not be sent
-└── ServiceRefused         the worker's view of a refusal that trying again cannot cure
+├── ServiceRefused         the worker's view of a refusal that trying again cannot cure
+└── FleetFailed            a process of a fleet ended with an error; the message is its own
 """
 
 from typing import ClassVar
@@ -144,3 +145,7 @@ class ServiceRefused(FedATError):
         super().__init__(message)
         self.status = status
         self.kind = kind
+
+
+class FleetFailed(FedATError):
+    """A process of a fleet ended with an error; the message is its own."""

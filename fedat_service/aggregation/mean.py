@@ -43,7 +43,7 @@ class RunningMean:
         RuleError: If `scale` is not at least 1.
     """
 
-    def __init__(self, manifest: Manifest, scale: int = 1) -> None:
+    def __init__(self, manifest: Manifest, scale: float = 1.0) -> None:
         if scale < 1:
             raise RuleError(f"the scale of a grid must be at least 1, got {scale!r}")
         self.scale = scale

@@ -27,30 +27,26 @@ def serve(
     event_log: Annotated[
         Path | None, typer.Option(help="Folder for event logs, one JSON-lines file a federation.")
     ] = None,
-    max_parameters: Annotated[int | None, typer.Option(help="Largest model a federation may have.")] = None,
 ) -> None:
     """Start the aggregation service.
 
     What is not given here is read from the environment (FEDAT_PORT=9000) and from fedat.toml or fedat.yaml.
     The interactive API is at /docs, its description at /openapi.json.
     """
-    given = {
-        "host": host,
-        "port": port,
-        "rate": rate,
-        "event_log": event_log,
-        "max_parameters": max_parameters,
-    }
+    given = {"host": host, "port": port, "rate": rate, "event_log": event_log}
     settings = _settings({name: value for name, value in given.items() if value is not None})
     # Imported here: `fedat --help` should not wait for a web framework.
     from fedat_service.http.app import create_app
     from fedat_service.http.server import serve as run
+    from fedat_service.store.jsonl import JsonLinesStore
 
     Console(stderr=True).print(
         f"FedAT service on http://{settings.host}:{settings.port} (API: /docs), "
         f"{settings.rate:g} federation seconds a second"
     )
-    run(create_app(settings), settings)
+    store = None if settings.event_log is None else JsonLinesStore(settings.event_log)
+    app = create_app(settings.limits, rate=settings.rate, store=store)
+    run(app, settings.host, settings.port)
 
 
 def _settings(given: dict[str, Any]) -> ServiceSettings:

@@ -11,7 +11,7 @@ from fedat_service.federation.effects import MakeVersion
 from fedat_service.federation.spec import Spec
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle
-from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.codecs import Int64, make_codec
 
 
 class Arithmetic:
@@ -37,7 +37,7 @@ class Arithmetic:
         integers = np.empty(self._spec.manifest.num_integers, np.int64)
         for entry in update.entries:
             span = spans[entry.tensor.name]
-            if entry.tensor.dtype == "int64":
+            if isinstance(entry.codec, Int64):
                 integers[span] = entry.codec.decode(entry.payload, entry.tensor.size)
             else:
                 entry.codec.add(entry.payload, weight, mean.total[span])

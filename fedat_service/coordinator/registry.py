@@ -2,6 +2,7 @@
 
 from fedat_service.clock import Clock
 from fedat_service.coordinator.coordinator import Coordinator
+from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import Offload
 from fedat_service.errors import Conflict, NotFound, NotNow, TooLarge
 from fedat_service.federation.spec import Spec
@@ -16,18 +17,14 @@ class Registry:
         store: Where their events go.
         clock: Their time.
         offload: Runs codecs and arithmetic off the event loop.
-        max_parameters: Largest model a federation may have.
-        max_federations: How many may exist at once.
+        limits: How much they may ask of this service.
     """
 
-    def __init__(
-        self, store: Store, clock: Clock, offload: Offload, max_parameters: int, max_federations: int
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, offload: Offload, limits: Limits) -> None:
         self._store = store
         self._clock = clock
         self._offload = offload
-        self._max_parameters = max_parameters
-        self._max_federations = max_federations
+        self._limits = limits
         self._definitions: dict[str, CreateFederation] = {}
         self._coordinators: dict[str, Coordinator] = {}
         self.stopping = False
@@ -50,15 +47,16 @@ class Registry:
                 raise Conflict(f"federation {message.name!r} exists with another definition", "name")
             return self.find(message.name), False
         spec = Spec.of(message)
-        if spec.manifest.num_floats + spec.manifest.num_integers > self._max_parameters:
+        if spec.manifest.num_floats + spec.manifest.num_integers > self._limits.max_parameters:
             raise TooLarge(
                 f"the model has {spec.manifest.num_floats + spec.manifest.num_integers} elements",
                 "manifest",
-                limit=self._max_parameters,
+                limit=self._limits.max_parameters,
             )
-        if len(self._coordinators) >= self._max_federations:
+        if len(self._coordinators) >= self._limits.max_federations:
             raise Conflict(
-                f"there are {self._max_federations} federations already", limit=self._max_federations
+                f"there are {self._limits.max_federations} federations already",
+                limit=self._limits.max_federations,
             )
         self._definitions[message.name] = message
         try:

@@ -5,9 +5,9 @@ from functools import cached_property
 
 from fedat_service.errors import ManifestError, Unprocessable
 from fedat_service.methods.participation import ParticipationRule, rule_for
-from fedat_service.methods.presets import resolve
 from fedat_service.params import Manifest
 from fedat_service.wire.messages import CreateFederation
+from fedat_service.wire.presets import resolve
 from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
 
 

@@ -8,47 +8,41 @@ from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 
 from fedat_service.clock import Clock, LoopClock
-from fedat_service.config import ServiceSettings
+from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import Offload, in_thread
 from fedat_service.coordinator.registry import Registry
 from fedat_service.http import bundles, clients, federations, health, problems
 from fedat_service.http.body import UploadBudget
 from fedat_service.http.context import Context
 from fedat_service.store.base import Store
-from fedat_service.store.jsonl import JsonLinesStore
 from fedat_service.store.memory import MemoryStore
 
 
 def create_app(
-    settings: ServiceSettings,
+    limits: Limits | None = None,
+    *,
+    rate: float = 1.0,
+    store: Store | None = None,
     offload: Offload = in_thread,
     make_clock: Callable[[float], Clock] = LoopClock,
-    store: Store | None = None,
 ) -> FastAPI:
     """Put a service together; it starts and stops with the app's lifespan.
 
     Args:
-        settings: What it was told.
+        limits: How much it takes on.
+        rate: Federation seconds per second.
+        store: Where events go; memory if None.
         offload: Where codecs and arithmetic run; inline on virtual time.
         make_clock: Makes the federations' clock from the rate, inside the running loop.
-        store: Where events go; chosen by the settings if None.
     """
+    bounds = limits or Limits()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.context = Context(
-            settings=settings,
-            registry=Registry(
-                store=store or _store(settings),
-                clock=make_clock(settings.rate),
-                offload=offload,
-                max_parameters=settings.max_parameters,
-                max_federations=settings.max_federations,
-            ),
-            budget=UploadBudget(settings.max_uploads_bytes),
-        )
+        registry = Registry(store or MemoryStore(), make_clock(rate), offload, bounds)
+        app.state.context = Context(bounds, registry, UploadBudget(bounds.max_uploads_bytes))
         yield
-        await app.state.context.registry.close()
+        await registry.close()
 
     # The documentation pages come with their scripts: they must work without a way to the internet.
     app = FastAPIOffline(
@@ -62,10 +56,6 @@ def create_app(
     for router in (federations.router, clients.router, bundles.router, health.router):
         app.include_router(router)
     return app
-
-
-def _store(settings: ServiceSettings) -> Store:
-    return MemoryStore() if settings.event_log is None else JsonLinesStore(settings.event_log)
 
 
 def _operation_id(route: APIRoute) -> str:

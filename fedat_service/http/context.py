@@ -5,8 +5,8 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
-from fedat_service.config import ServiceSettings
 from fedat_service.coordinator.coordinator import Coordinator
+from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.registry import Registry
 from fedat_service.federation.tasks import TaskId
 from fedat_service.http.body import UploadBudget
@@ -16,7 +16,7 @@ from fedat_service.http.body import UploadBudget
 class Context:
     """One service's parts."""
 
-    settings: ServiceSettings
+    limits: Limits
     registry: Registry
     budget: UploadBudget
 

@@ -6,8 +6,6 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from fedat_service.config import ServiceSettings
-
 
 class Server(uvicorn.Server):
     """uvicorn waits for open requests before it shuts the app down, and long-polls are open requests.
@@ -25,12 +23,12 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(app: FastAPI, settings: ServiceSettings) -> None:
+def serve(app: FastAPI, host: str, port: int) -> None:
     """Run the service until a signal ends it."""
     config = uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
+        host=host,
+        port=port,
         lifespan="on",
         access_log=False,
         server_header=False,

@@ -1,6 +1,7 @@
 """Figures of a report, drawn off screen. Colours are those of Okabe & Ito, legible to colour-blind readers.
 
-A method keeps its colour and its line style in every figure. Tiers run from dark (tier 1, the fastest) to light.
+A method keeps its colour and its line style in every figure. Tiers run from dark (tier 1, the fastest) to
+light.
 """
 
 import io
@@ -64,7 +65,7 @@ def _draw_curves(
 def _draw_tiers(label: str, versions: Sequence[VersionPoint], rows: Sequence[Sequence[float]]) -> bytes:
     figure, axes = _blank("simulated time (s)", label)
     at_s = [version.at_s for version in versions]
-    num_tiers = len(rows[0]) if rows else 0
+    num_tiers = len(rows[0])
     for m in range(num_tiers):
         colour = colormaps["viridis"](0.9 * m / max(1, num_tiers - 1))
         name = f"tier {m + 1}" + (" (fastest)" if m == 0 else " (slowest)" if m == num_tiers - 1 else "")
@@ -89,5 +90,6 @@ def _blank(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
 
 def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer)
+    FigureCanvasAgg(figure)
+    figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()

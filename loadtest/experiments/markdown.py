@@ -59,8 +59,11 @@ def _speedup_lines(
     for name, times in speedups.items():
         if times is not None:
             # Never "0.9 times less": the slower one is named as the slower one.
-            ahead, behind, factor = ("fedat", name, times) if times >= 1 else (name, "fedat", 1 / times)
-            yield f"**{ahead} reached accuracy {target} in {factor:.1f} times less simulated time than {behind}.**"
+            first, second, factor = ("fedat", name, times) if times >= 1 else (name, "fedat", 1 / times)
+            yield (
+                f"**{first} reached accuracy {target} in {factor:.1f} times less simulated time than "
+                f"{second}.**"
+            )
         elif (reached_s := methods["fedat"].time_to_target_s) is not None:
             yield (
                 f"**fedat reached accuracy {target} after {reached_s:.0f} simulated seconds; {name} did not "
@@ -74,7 +77,7 @@ def _table(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> str:
     rows: list[tuple[str, list[str]]] = [
         (
             f"simulated time to accuracy {settings.target_accuracy:g} (s)",
-            [_number(one.time_to_target_s, ".1f") for one in methods.values()],
+            [_number(one.time_to_target_s, ".1f", "not reached") for one in methods.values()],
         ),
         ("final accuracy", [_number(one.final_accuracy, ".4f") for one in methods.values()]),
         ("... mean of so many evaluations", [str(one.final_evaluations) for one in methods.values()]),
@@ -135,12 +138,7 @@ def _notes(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> Iter
         f"Final accuracy and variance: mean over the evaluations of the last {FINAL_SHARE:.0%} of the "
         "simulated time. Accuracy is the sample-weighted mean over the clients' own test splits."
     )
-    for name, one in methods.items():
-        if one.bytes_per_parameter_up is not None:
-            yield (
-                f"{name}: an update's payload has {one.bytes_per_parameter_up:.2f} bytes a parameter, "
-                f"{_FLOAT32_BYTES / one.bytes_per_parameter_up:.2f} times less than float32."
-            )
+    yield from _compression_notes(methods)
     yield (
         "Bytes of training are those of the tiers: what clients fetched for a round and sent back. Profiling "
         "and the observer that evaluates versions are counted apart (`bytes_outside_tiers` in report.json). "
@@ -149,13 +147,26 @@ def _notes(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> Iter
     yield from _late_notes(settings, methods)
 
 
+def _compression_notes(methods: Mapping[str, Summary]) -> Iterable[str]:
+    for name, one in methods.items():
+        size = one.bytes_per_parameter_up
+        if size is None:
+            continue
+        note = f"{name}: an update's payload has {size:.2f} bytes a parameter"
+        yield (
+            f"{note}."
+            if size >= _FLOAT32_BYTES
+            else f"{note}, {_FLOAT32_BYTES / size:.2f} times less than float32."
+        )
+
+
 def _late_notes(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> Iterable[str]:
     for name, one in methods.items():
         if one.late_share is None:
             continue
         note = (
-            f"{name}: in {one.late_share:.1%} of the client rounds the real work took longer than the simulated "
-            "latency."
+            f"{name}: in {one.late_share:.1%} of the client rounds the real work took longer than the "
+            "simulated latency."
         )
         if one.late_share > _LATE_WARNING:
             note += f" That stretches its simulated times: run again with a rate below {settings.rate:g}."
@@ -170,5 +181,5 @@ def _megabytes(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:.2f}"
 
 
-def _number(value: float | None, form: str) -> str:
-    return "not reached" if value is None else format(value, form)
+def _number(value: float | None, form: str, missing: str = "none") -> str:
+    return missing if value is None else format(value, form)

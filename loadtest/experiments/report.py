@@ -56,7 +56,6 @@ def make_report(settings: ExperimentSettings, runs: Sequence[MethodRun]) -> Repo
 def to_json(report: Report) -> dict[str, Any]:
     """The report as plain values: the settings at the top level, `methods` by name."""
     settings: dict[str, Any] = to_jsonable_python(asdict(report.settings))
-    settings["out"] = settings.pop("out")
     methods: dict[str, Any] = to_jsonable_python({name: asdict(one) for name, one in report.methods.items()})
     rules = {"smoothing_evaluations": SMOOTHING, "final_share_of_horizon": FINAL_SHARE}
     return {
@@ -94,7 +93,7 @@ def _figures(settings: ExperimentSettings, runs: Sequence[MethodRun]) -> dict[st
         "accuracy-over-bytes.png": draw_accuracy_over_bytes(curves, settings.target_accuracy),
     }
     for run in runs:
-        if len(run.federation.update_counts) > 1:
+        if len(run.federation.update_counts) > 1 and run.metrics.versions:
             figures[f"tier-counts-{run.name}.png"] = draw_tier_counts(run.metrics.versions)
             figures[f"mixing-weights-{run.name}.png"] = draw_mixing_weights(run.metrics.versions)
     return figures

@@ -7,7 +7,7 @@ quality counts from the moment the version was published, not from when its obse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from statistics import fmean
+from statistics import mean
 
 from fedat_service.wire.messages import FederationView, MetricsView, Volume
 
@@ -147,15 +147,15 @@ def time_to_target(
     Returns:
         Seconds, or None if the target is never reached.
     """
-    for first, mean in enumerate(centred_means(accuracy, window)):
-        if mean >= target:
+    for first, average in enumerate(centred_means(accuracy, window)):
+        if average >= target:
             return at_s[first + window // 2]
     return None
 
 
 def centred_means(values: Sequence[float], window: int = SMOOTHING) -> list[float]:
     """Mean of each whole window of consecutive values; the first belongs to position `window // 2`."""
-    return [fmean(values[first : first + window]) for first in range(len(values) - window + 1)]
+    return [mean(values[first : first + window]) for first in range(len(values) - window + 1)]
 
 
 def curve_of(run: MethodRun) -> Curve:
@@ -225,4 +225,4 @@ def _final(curve: Curve, horizon_s: float) -> list[int]:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+    return mean(values) if values else None

@@ -14,11 +14,14 @@ class ExperimentSettings:
     Attributes:
         methods: Presets to run, in this order.
         data: `digits`, `fashion-mnist`, or the path of a folder of images.
-        data_dir: Where a named data set lies, if it does not come with the package.
+        data_dir: The only folder to look in for data.
+        limit_per_class: Use only so many images of every class; more make rounds that outlast their latency.
+        model: Network that all clients train; `cnn` is FedAT's.
         num_clients: Clients in all; each holds its part of the data.
         num_tiers: Tiers of the methods that have them.
         cohort_size: Clients in a round: of everybody for FedAvg, of one tier for FedAT (the same |S|).
-        partition: `iid`, `shards:C` (C classes a client) or `dirichlet:A`.
+        deadline_s: Simulated seconds after which a round goes on without the missing; what a drop-out costs.
+        partition: How examples are shared out; `shards:2` gives a client two shards, of two classes or one.
         latency: Latency model; `fedat` is the paper's: five equal parts, up to 30 s more for the slowest.
         compute_s: Simulated seconds of local work, before the latency of a client's part.
         num_unstable: Clients that drop out for good at a random time.
@@ -29,6 +32,7 @@ class ExperimentSettings:
         lr: Local learning rate.
         prox_mu: Weight of the proximal term of tiered methods (FedAT's lambda).
         target_accuracy: What the time to target counts to.
+        evaluate_every_s: Simulated seconds between two looks at the newest version.
         seed: Of partition, latencies, cohorts, initial model and batches alike.
         processes: Training processes.
         out: Folder of the results.
@@ -40,9 +44,12 @@ class ExperimentSettings:
     methods: tuple[str, ...] = ("fedavg", "fedat")
     data: str = "digits"
     data_dir: Path | None = None
+    limit_per_class: int | None = 400
+    model: str = "cnn"
     num_clients: int = 50
     num_tiers: int = 5
     cohort_size: int = 10
+    deadline_s: float = 90.0
     partition: str = "shards:2"
     latency: str = "fedat"
     compute_s: float = 20.0
@@ -54,6 +61,7 @@ class ExperimentSettings:
     lr: float = 1e-3
     prox_mu: float = 0.4
     target_accuracy: float = 0.7
+    evaluate_every_s: float = 10.0
     seed: int = 0
     processes: int = 2
     out: Path = Path("runs/demo")
@@ -62,7 +70,7 @@ class ExperimentSettings:
         for name in ("num_clients", "num_tiers", "cohort_size", "epochs", "batch_size", "processes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("horizon_s", "rate", "lr", "compute_s"):
+        for name in ("horizon_s", "rate", "lr", "compute_s", "deadline_s", "evaluate_every_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"{name} must be a positive number, got {value!r}")

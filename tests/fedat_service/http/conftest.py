@@ -1,5 +1,6 @@
 """The real app in this process, spoken to over ASGI."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -7,13 +8,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
-from fedat_service.wire.codecs import make_codec
 
-from fedat_service.config import ServiceSettings
 from fedat_service.coordinator.coordinator import Coordinator
 from fedat_service.http.app import create_app
 from fedat_service.params import Manifest, Model
+from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, ManifestMessage, TensorMessage
 from fedat_service.wire.settings import CodecSettings
 
@@ -26,12 +26,28 @@ TENSORS = (
 MANIFEST: Manifest = ManifestMessage(tensors=TENSORS).to_manifest()
 
 
+class StillClock:
+    """Time that only a test moves."""
+
+    rate = 1.0
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+    async def sleep(self, duration_s: float) -> None:
+        await asyncio.Event().wait()
+
+
 @dataclass
 class Service:
     """A client of one federation, at the level of bytes."""
 
     http: httpx.AsyncClient
     app: Any
+    clock: StillClock
     name: str = "f"
 
     @property
@@ -100,8 +116,9 @@ def some_model(value: float = 0.25) -> Model:
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    app = create_app(ServiceSettings())
+    clock = StillClock()
+    app = create_app(make_clock=lambda _: clock)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
-            yield Service(http, app)
+            yield Service(http, app, clock)

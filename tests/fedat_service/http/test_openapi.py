@@ -7,10 +7,10 @@ from pathlib import Path
 import schemathesis
 from hypothesis import HealthCheck, settings
 
-from fedat_service.config import ServiceSettings
+from fedat_service.coordinator.limits import Limits
 from fedat_service.http.app import create_app
 
-schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(ServiceSettings(max_wait_s=0.0)))
+schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(Limits(max_wait_s=0.0)))
 
 
 @schema.exclude(path_regex=r"/model$|/update$").parametrize()

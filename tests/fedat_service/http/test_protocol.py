@@ -147,6 +147,7 @@ async def test_five_tiers_form_from_measured_latency_and_train(service):
     for name in names:
         task = (await service.task(name)).json()
         assert (task["purpose"], task["return_layers"]) == ("profile", [])
+        service.clock.time_s += 10 - int(name[1])
         await service.put(task["task"], service.update(layers=()))
     tiers = (await service.get("/tiers")).json()["tiers"]
     assert [[member["name"] for member in tier["members"]] for tier in tiers] == [

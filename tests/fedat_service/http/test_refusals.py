@@ -39,9 +39,12 @@ def with_entry(index=0, **fields):
 
 def with_value(value):
     def change(service):
-        model = service.some_model()
-        model.floats[37] = value
-        return service.update(model)
+        header, payloads = header_of(service.update())
+        bias = header["entries"][1]
+        start = header["entries"][0]["nbytes"]
+        payload = struct.pack("<f", value) + payloads[start + 4 : start + bias["nbytes"]]
+        bias["crc32"] = zlib.crc32(payload)
+        return bundle(header, payloads[:start] + payload + payloads[start + len(payload) :])
 
     return change
 
@@ -62,14 +65,14 @@ UPDATES = {
     "slot": (with_entry(slot="control"), 422, "entries[0].slot"),
     "reference": (with_entry(reference="base"), 422, "entries[0].reference"),
     "count of bytes": (with_entry(nbytes=4), 422, "entries[0].nbytes"),
-    "crc": (with_entry(crc32=1), 422, "conv.weight"),
+    "crc": (with_entry(crc32=1), 422, "entries[0].crc32"),
     "unknown field": (with_header(weights=[1]), 422, "weights"),
     "layer missing": (without_layer, 422, "fc"),
     "trailing bytes": (lambda s: s.update() + b"?", 422, "body"),
     "cut short": (lambda s: s.update()[:-1], 422, "body"),
-    "no magic": (lambda s: b"PK\x03\x04" + s.update(), 422, "body"),
-    "empty": (lambda s: b"", 422, "body"),
-    "pickle": (lambda s: b"\x80\x04K\x01.", 422, "body"),
+    "no magic": (lambda s: b"PK\x03\x04" + s.update(), 422, "magic"),
+    "empty": (lambda s: b"", 422, "magic"),
+    "pickle": (lambda s: b"\x80\x04K\x01.", 422, "magic"),
     "header of lies": (lambda s: b"FEDAT1\n\xff\xff\xff\xff{}", 422, "header"),
     "oversize": (lambda s: b"x" * 1_000_000, 413, "content-length"),
     "federation": (with_header(federation="g"), 422, "federation"),

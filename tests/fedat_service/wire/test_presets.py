@@ -1,7 +1,7 @@
 import pytest
 
 from fedat_service.errors import Unprocessable
-from fedat_service.methods.presets import PRESETS, resolve
+from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Method, Solver
 
 

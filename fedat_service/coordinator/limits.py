@@ -1,0 +1,23 @@
+"""How much one service takes on."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fedat_service.wire.settings import Float, Int, Strict
+
+
+class Limits(Strict):
+    """Bounds on what anybody may ask of a service.
+
+    Attributes:
+        max_parameters: Largest model a federation may have.
+        max_federations: How many federations may exist.
+        max_uploads_bytes: Bytes of updates being received at once; beyond it: 503, try again.
+        max_wait_s: Longest long-poll, in real seconds.
+    """
+
+    max_parameters: Annotated[Int, Field(ge=1)] = 200_000_000
+    max_federations: Annotated[Int, Field(ge=1)] = 1_000
+    max_uploads_bytes: Annotated[Int, Field(ge=1)] = 1 << 30
+    max_wait_s: Annotated[Float, Field(ge=0)] = 60.0

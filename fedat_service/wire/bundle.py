@@ -1,0 +1,257 @@
+"""The frame models and updates travel in.
+
+``magic | u32 LE header length | header (UTF-8 JSON) | payloads, concatenated``: one payload a tensor, in
+manifest order, for any set of whole layers.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from fedat_service.errors import WireError
+from fedat_service.params import Manifest, Model, TensorSpec, to_model
+from fedat_service.wire import header as headers
+from fedat_service.wire.codecs import Codec, Int64, parse_codec
+from fedat_service.wire.header import EntryHeader, Header
+from fedat_service.wire.polyline_numpy import Payload
+
+MAGIC = b"FEDAT1\n"
+
+_HEAD_BYTES = len(MAGIC) + 4
+_INT64 = Int64()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of a bundle: what it is, how it is encoded, and its bytes."""
+
+    slot: Literal["weights"]
+    tensor: TensorSpec
+    codec: Codec | Int64
+    reference: Literal["absolute"]
+    payload: Payload
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A model (`version`) or an update of one (`base_version`, `num_examples`)."""
+
+    federation: str
+    entries: tuple[Entry, ...]
+    version: int | None = None
+    base_version: int | None = None
+    num_examples: int | None = None
+
+
+def model_entries(model: Model, manifest: Manifest, layers: Iterable[str], codec: Codec) -> tuple[Entry, ...]:
+    """Encode the tensors of some layers, integer tensors raw.
+
+    Raises:
+        ManifestError: If a layer is unknown.
+        WireError: If a value cannot be carried; `field` names the tensor.
+    """
+    entries = []
+    for tensor in manifest.select(layers):
+        span = manifest.spans[tensor.name]
+        with _blame(tensor):
+            if tensor.dtype == "int64":
+                payload = _INT64.encode(model.integers[span])
+            else:
+                payload = codec.encode(model.floats[span])
+        chosen = _INT64 if tensor.dtype == "int64" else codec
+        entries.append(Entry("weights", tensor, chosen, "absolute", payload, zlib.crc32(payload)))
+    return tuple(entries)
+
+
+def encode_bundle(bundle: Bundle) -> bytes:
+    """Lay a bundle out as bytes.
+
+    Raises:
+        WireError: If a member cannot stand in a header; `field` names it.
+    """
+    text = headers.write_header(_header(bundle))
+    payloads = [entry.payload for entry in bundle.entries]
+    return b"".join([MAGIC, len(text).to_bytes(4, "little"), text, *payloads])
+
+
+def parse_bundle(data: Payload, manifest: Manifest) -> Bundle:
+    """Read a bundle of a model; linear time, no tensor allocated, payloads are views of `data`.
+
+    Raises:
+        WireError: If the bytes are not exactly one bundle of whole layers of `manifest`; `field` names the
+            member at fault. Whether the values are in range is for `check_bundle` to say.
+    """
+    view = memoryview(data)
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        raise WireError(f"a bundle begins with {MAGIC!r}, got {bytes(view[: len(MAGIC)])!r}", "magic")
+    size = int.from_bytes(view[len(MAGIC) : _HEAD_BYTES], "little")
+    limit = min(headers.size_bound(len(manifest.tensors)), max(0, len(view) - _HEAD_BYTES))
+    if size > limit:
+        raise WireError(f"the header can have at most {limit} bytes, it claims {size}", "header")
+    header = headers.read_header(bytes(view[_HEAD_BYTES : _HEAD_BYTES + size]))
+    tensors = _tensors(header.entries, manifest)
+    codecs = [_codec(i, entry, tensors[i]) for i, entry in enumerate(header.entries)]
+    payloads = _payloads(header.entries, view[_HEAD_BYTES + size :])
+    entries = tuple(
+        Entry(entry.slot, tensor, codec, entry.reference, payload, entry.crc32)
+        for entry, tensor, codec, payload in zip(header.entries, tensors, codecs, payloads, strict=True)
+    )
+    return Bundle(header.federation, entries, header.version, header.base_version, header.num_examples)
+
+
+def check_bundle(bundle: Bundle) -> None:
+    """Go through all payloads: every value must be finite and in range.
+
+    Raises:
+        WireError: If a payload does not decode; `field` names the tensor.
+    """
+    for entry in bundle.entries:
+        with _blame(entry.tensor):
+            entry.codec.check(entry.payload, entry.tensor.size)
+
+
+def decode_bundle(bundle: Bundle) -> dict[str, NDArray[Any]]:
+    """Decode to float32 and int64 arrays by tensor name, shaped as the manifest says.
+
+    Raises:
+        WireError: If a payload does not decode; `field` names the tensor.
+    """
+    params: dict[str, NDArray[Any]] = {}
+    for entry in bundle.entries:
+        tensor = entry.tensor
+        with _blame(tensor):
+            values: NDArray[Any] = entry.codec.decode(entry.payload, tensor.size)
+        params[tensor.name] = values.reshape(tensor.shape)
+    return params
+
+
+def decode_model(bundle: Bundle, manifest: Manifest) -> Model:
+    """Decode a bundle of all layers.
+
+    Raises:
+        WireError: If a tensor is missing or does not decode; `field` names it.
+    """
+    sent = {entry.tensor.name for entry in bundle.entries}
+    if missing := [tensor.name for tensor in manifest.tensors if tensor.name not in sent]:
+        raise WireError(f"tensor {missing[0]!r} of the model is missing", missing[0])
+    return to_model(decode_bundle(bundle), manifest)
+
+
+def max_bundle_bytes(manifest: Manifest, codec: Codec) -> int:
+    """More bytes than any bundle of the model in this codec takes."""
+    chosen: list[Codec | Int64] = [_INT64 if t.dtype == "int64" else codec for t in manifest.tensors]
+    payloads = sum(c.size_bounds(t.size)[1] for c, t in zip(chosen, manifest.tensors, strict=True))
+    return _HEAD_BYTES + headers.size_bound(len(manifest.tensors)) + payloads
+
+
+def describe(bundle: Bundle) -> dict[str, Any]:
+    """What is in a bundle, for people: its header and the sums, as JSON values."""
+    return _header(bundle).model_dump(mode="json", exclude_none=True) | {
+        "parameters": sum(entry.tensor.size for entry in bundle.entries),
+        "payload_bytes": sum(len(entry.payload) for entry in bundle.entries),
+    }
+
+
+def _header(bundle: Bundle) -> Header:
+    entries = [
+        {
+            "slot": entry.slot,
+            "layer": entry.tensor.layer,
+            "tensor": entry.tensor.name,
+            "shape": entry.tensor.shape,
+            **entry.codec.fields(),
+            "reference": entry.reference,
+            "nbytes": len(entry.payload),
+            "crc32": entry.crc32,
+        }
+        for entry in bundle.entries
+    ]
+    return headers.make_header(
+        {
+            "federation": bundle.federation,
+            "version": bundle.version,
+            "base_version": bundle.base_version,
+            "num_examples": bundle.num_examples,
+            "entries": entries,
+        }
+    )
+
+
+def _tensors(entries: Sequence[EntryHeader], manifest: Manifest) -> list[TensorSpec]:
+    """Find what the entries are of: whole layers, in manifest order."""
+    positions = {tensor.name: i for i, tensor in enumerate(manifest.tensors)}
+    found: list[TensorSpec] = []
+    last = -1
+    for i, entry in enumerate(entries):
+        position = positions.get(entry.tensor)
+        if position is None:
+            raise WireError(f"the model has no tensor {entry.tensor!r}", f"entries[{i}].tensor")
+        if position <= last:
+            raise WireError(
+                f"tensor {entry.tensor!r} stands twice or out of manifest order", f"entries[{i}].tensor"
+            )
+        tensor = manifest.tensors[position]
+        for member, said, is_so in (
+            ("layer", entry.layer, tensor.layer),
+            ("shape", entry.shape, tensor.shape),
+        ):
+            if said != is_so:
+                raise WireError(
+                    f"tensor {tensor.name!r} has {member} {is_so!r}, got {said!r}", f"entries[{i}].{member}"
+                )
+        found.append(tensor)
+        last = position
+    sent = {tensor.name for tensor in found}
+    for tensor in manifest.select({tensor.layer for tensor in found}):
+        if tensor.name not in sent:
+            raise WireError(f"layer {tensor.layer!r} came without tensor {tensor.name!r}", tensor.name)
+    return found
+
+
+def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64:
+    """Read an entry's codec and hold its size against what `tensor` can take in it."""
+    try:
+        codec = parse_codec(entry.codec_fields())
+    except WireError as error:
+        raise WireError(str(error), f"entries[{i}].{error.field}") from error
+    if isinstance(codec, Int64) != (tensor.dtype == "int64"):
+        raise WireError(
+            f"{tensor.dtype} tensor {tensor.name!r} cannot come as {entry.codec}", f"entries[{i}].codec"
+        )
+    fewest, most = codec.size_bounds(tensor.size)
+    if not fewest <= entry.nbytes <= most:
+        raise WireError(
+            f"tensor {tensor.name!r} takes {fewest} to {most} bytes in {entry.codec}, got {entry.nbytes}",
+            f"entries[{i}].nbytes",
+        )
+    return codec
+
+
+def _payloads(entries: Sequence[EntryHeader], rest: memoryview) -> list[memoryview]:
+    """Cut the rest of a body into payloads and hold each against its checksum."""
+    ends = list(accumulate((entry.nbytes for entry in entries), initial=0))
+    if ends[-1] != len(rest):
+        raise WireError(f"the header speaks of {ends[-1]} payload bytes, there are {len(rest)}", "body")
+    payloads = [rest[start:end] for start, end in pairwise(ends)]
+    for i, (entry, payload) in enumerate(zip(entries, payloads, strict=True)):
+        if (found := zlib.crc32(payload)) != entry.crc32:
+            raise WireError(
+                f"tensor {entry.tensor!r} has crc32 {entry.crc32}, its bytes have {found}",
+                f"entries[{i}].crc32",
+            )
+    return payloads
+
+
+@contextmanager
+def _blame(tensor: TensorSpec) -> Iterator[None]:
+    """Name the tensor in what its codec refuses."""
+    try:
+        yield
+    except WireError as error:
+        raise WireError(f"tensor {tensor.name!r}: {error}", tensor.name) from error

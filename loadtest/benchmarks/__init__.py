@@ -1,0 +1,1 @@
+"""Measurements of this build against baselines taken in the same minute, on the same machine."""

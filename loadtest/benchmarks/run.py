@@ -1,0 +1,67 @@
+"""All benchmarks, or those that are asked for, as one result."""
+
+import importlib
+from collections.abc import Mapping
+from time import perf_counter
+from typing import TypedDict
+
+from rich.console import Console
+
+from fedat_service.errors import ConfigError
+
+SUITES = ("codec", "memory", "training", "upload")
+"""Modules of this package; each has `measure()`. A module's results start with its name."""
+
+
+class Measurement(TypedDict):
+    """A measured value, what it is held against, and the first over the second."""
+
+    value: float
+    baseline: float
+    ratio: float
+
+
+Results = dict[str, Measurement]
+
+
+def measurement(value: float, baseline: float) -> Measurement:
+    """A value with its baseline."""
+    return {"value": value, "baseline": baseline, "ratio": value / baseline}
+
+
+def run_benchmarks(only: str, console: Console) -> Results:
+    """Run the suites that can hold names starting with `only`, one after the other.
+
+    Args:
+        only: Start of the names wanted; a suite's name, or part of it, wants all of the suite.
+        console: Where progress goes.
+
+    Raises:
+        ConfigError: If no suite fits.
+    """
+    wanted = [suite for suite in SUITES if suite.startswith(only) or only.startswith(suite)]
+    if not wanted:
+        raise ConfigError(f"no benchmark starts with {only!r}; there are {', '.join(SUITES)}")
+    results = {}
+    for suite in wanted:
+        console.print(f"measuring {suite} ...", highlight=False)
+        start_s = perf_counter()
+        results[suite] = importlib.import_module(f"loadtest.benchmarks.{suite}").measure()
+        console.print(f"measured {suite} in {perf_counter() - start_s:.0f} s", highlight=False)
+    return merge(results, only)
+
+
+def merge(suites: Mapping[str, Results], only: str = "") -> Results:
+    """Put the suites' results together, in the order of their names.
+
+    Raises:
+        ConfigError: If two suites use one name.
+    """
+    merged: Results = {}
+    for suite, results in suites.items():
+        for name, result in results.items():
+            if name in merged:
+                raise ConfigError(f"two benchmarks are called {name!r}")
+            if suite.startswith(only) or name.startswith(only):
+                merged[name] = result
+    return dict(sorted(merged.items()))

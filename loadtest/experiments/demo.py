@@ -1,0 +1,170 @@
+"""The demonstration: the same clients under several methods, on real processes, and a report."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from pydantic import ValidationError
+from rich.console import Console
+
+from fedat_service.errors import ConfigError
+from fedat_service.methods.participation import rule_for
+from fedat_service.wire.presets import resolve
+from fedat_service.wire.messages import CreateFederation, ManifestMessage
+from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
+from loadtest.experiments.progress import Progress, Watch
+from loadtest.experiments.report import REFERENCE, write_report
+from loadtest.experiments.results import MethodRun
+from loadtest.experiments.service import fedat_serve, running
+from loadtest.experiments.settings import ExperimentSettings
+from workers.client import FedATClient, Retry, open_http
+from workers.fleet.creation import create_federation, describe_model
+from workers.fleet.launch import launch
+from workers.fleet.settings import FleetSettings
+
+_SOON = Retry(total_s=5.0)
+"""The service is a process of ours, next door."""
+
+
+def run_demo(settings: ExperimentSettings, console: Console) -> Path:
+    """Run all methods one after the other and write the report.
+
+    Returns:
+        The path of report.md.
+
+    Raises:
+        FedATError: If a setting makes no sense, or a service or a fleet fails.
+    """
+    with Progress(settings, console) as progress:
+        runs = asyncio.run(_run_all(settings, progress))
+    return write_report(settings, runs)
+
+
+async def _run_all(settings: ExperimentSettings, progress: Progress) -> Sequence[MethodRun]:
+    return [await run_method(name, settings, progress.watch(name)) for name in settings.methods]
+
+
+async def run_method(name: str, settings: ExperimentSettings, watch: Watch) -> MethodRun:
+    """Run one method on a service and a fleet of its own, and keep its event log.
+
+    Nothing is left running, whatever happens.
+
+    Args:
+        name: A preset.
+        settings: Under which conditions.
+        watch: Shown how the federation does, while it runs.
+
+    Raises:
+        FedATError: If a setting makes no sense, or the service or the fleet fails.
+    """
+    settings.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=settings.out, prefix=f".{name}-") as folder:
+        events = Path(folder)
+        with running(fedat_serve(settings.rate, events), settings.out / "logs" / f"{name}.log") as service:
+            run = await _train(name, settings, service.url, watch)
+        # The service has ended: its log is whole.
+        log = "events.jsonl" if name == REFERENCE else f"events-{name}.jsonl"
+        (events / f"{name}.events.jsonl").replace(settings.out / log)
+    return run
+
+
+async def _train(name: str, settings: ExperimentSettings, url: str, watch: Watch) -> MethodRun:
+    fleet = fleet_of(name, settings, url)
+    model = describe_model(fleet, settings.seed)
+    await create_federation(url, federation_of(name, settings, model.manifest), model)
+    start_s = perf_counter()
+    async with open_http(url) as http:
+        client = FedATClient(http, name, jitter=np.random.default_rng(settings.seed), retry=_SOON)
+        finished = asyncio.Event()
+        watching = asyncio.create_task(watch(client, finished))
+        try:
+            tally = await launch(fleet)
+        finally:
+            # Told, not cancelled: httpx loses the connection of a cancelled request.
+            finished.set()
+            await watching
+        return MethodRun(
+            name=name,
+            federation=await client.view(),
+            metrics=await client.metrics(),
+            wall_s=perf_counter() - start_s,
+            late_share=tally.late / tally.tasks if tally.tasks else None,
+        )
+
+
+def method_of(name: str, settings: ExperimentSettings) -> Method:
+    """The preset with the experiment's local work; only a tiered method has the proximal term.
+
+    Raises:
+        ConfigError: If the settings make no method.
+    """
+    preset = resolve(name)
+    work = {"epochs": settings.epochs, "batch_size": settings.batch_size, "lr": settings.lr}
+    if rule_for(preset.participation).num_tiers(settings.num_tiers) > 1:
+        work["prox_mu"] = settings.prox_mu
+    try:
+        return Method.model_validate(
+            {**preset.model_dump(), "solver": {**preset.solver.model_dump(), **work}}
+        )
+    except ValidationError as error:
+        raise _config_error(error) from error
+
+
+def federation_of(name: str, settings: ExperimentSettings, manifest: ManifestMessage) -> CreateFederation:
+    """The federation that runs a method.
+
+    Raises:
+        ConfigError: If the settings make no federation.
+    """
+    try:
+        return CreateFederation(
+            name=name,
+            method=method_of(name, settings),
+            manifest=manifest,
+            tiering=Tiering(num_tiers=settings.num_tiers),
+            rounds=Rounds(
+                cohort_size=settings.cohort_size,
+                deadline_s=settings.deadline_s,
+                start_clients=settings.num_clients,
+            ),
+            stop=Stop(max_time_s=settings.horizon_s),
+            seed=settings.seed,
+        )
+    except ValidationError as error:
+        raise _config_error(error) from error
+
+
+def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings:
+    """The clients: the same ones for every method.
+
+    Raises:
+        ConfigError: If the settings make no fleet.
+    """
+    try:
+        return FleetSettings(
+            url=url,
+            federation=name,
+            num_clients=settings.num_clients,
+            num_processes=settings.processes,
+            data=settings.data,
+            data_dir=settings.data_dir,
+            limit_per_class=settings.limit_per_class,
+            partition=settings.partition,
+            model=settings.model,
+            latency=settings.latency,
+            compute_s=settings.compute_s,
+            num_unstable=settings.num_unstable,
+            drop_horizon_s=settings.horizon_s,
+            seed=settings.seed,
+            evaluate_every_s=settings.evaluate_every_s,
+        )
+    except ValidationError as error:
+        raise _config_error(error) from error
+
+
+def _config_error(error: ValidationError) -> ConfigError:
+    first = error.errors()[0]
+    return ConfigError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}")

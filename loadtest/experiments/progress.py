@@ -1,0 +1,105 @@
+"""How an experiment does, while it runs: a line a method on a terminal, else a few lines of text."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
+from fedat_service.errors import NotNow
+from fedat_service.wire.messages import FederationView
+from loadtest.experiments.settings import ExperimentSettings
+from workers.client import FedATClient
+
+_LOOK_EVERY_S = 1.0
+_LOOKS_PER_EVALUATION = 3
+"""Time series grow: they are asked for less often."""
+
+Watch = Callable[[FedATClient, asyncio.Event], Coroutine[Any, Any, None]]
+"""Shows a federation until the event is set; never fails because it cannot be reached."""
+
+
+class Progress:
+    """Shows each method's simulated time, version, accuracy and tiers. A context manager."""
+
+    def __init__(self, settings: ExperimentSettings, console: Console) -> None:
+        self._horizon_s = settings.horizon_s
+        self._console = console
+        self._bars = Bars(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[words]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._lines = {
+            name: self._bars.add_task(name, total=settings.horizon_s, words="waits")
+            for name in settings.methods
+        }
+
+    def __enter__(self) -> "Progress":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def watch(self, name: str) -> Watch:
+        """What shows one method."""
+        line = self._lines[name]
+        self._bars.update(line, words="starts")
+        if not self._console.is_terminal:
+            self._console.print(f"{name}: starts; {self._horizon_s:,.0f} simulated seconds", highlight=False)
+
+        async def watch(client: FedATClient, finished: asyncio.Event) -> None:
+            await self._watch(line, client, finished)
+
+        return watch
+
+    async def _watch(self, line: TaskID, client: FedATClient, finished: asyncio.Event) -> None:
+        accuracy: float | None = None
+        look = 0
+        words = ""
+        while not finished.is_set():
+            try:
+                view = await client.view()
+                if look % _LOOKS_PER_EVALUATION == 0:
+                    accuracy = await _newest_accuracy(client)
+                words = describe(view, accuracy)
+                self._bars.update(line, completed=min(view.now_s, self._horizon_s), words=words)
+            except NotNow as error:
+                self._bars.update(line, words=str(error))
+            look += 1
+            await _wait(finished, _LOOK_EVERY_S)
+        if not self._console.is_terminal:
+            self._console.print(words, highlight=False)
+
+
+def describe(view: FederationView, accuracy: float | None) -> str:
+    """A federation in one line."""
+    words = [f"{view.status}, {view.now_s:,.0f} s", f"version {view.version}"]
+    if accuracy is not None:
+        words.append(f"accuracy {accuracy:.3f}")
+    if len(view.update_counts) > 1:
+        words.append(f"tiers {' '.join(map(str, view.update_counts))}")
+    if view.lost_clients:
+        words.append(f"{view.lost_clients} of {view.clients} clients lost")
+    return ", ".join(words)
+
+
+async def _newest_accuracy(client: FedATClient) -> float | None:
+    points = (await client.metrics()).evaluations
+    return points[-1].accuracy if points else None
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,65 @@
+import io
+import sys
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from fedat_service.errors import ConfigError
+from loadtest.benchmarks import run
+from loadtest.benchmarks.run import measurement, merge, run_benchmarks
+
+ONE = measurement(3.0, 2.0)
+TWO = measurement(1.0, 4.0)
+
+
+@pytest.fixture
+def suites(monkeypatch):
+    monkeypatch.setattr(run, "SUITES", ("codec", "upload"))
+    results = {"codec": {"codec_encode": ONE, "codec_decode": TWO}, "upload": {"upload_add": TWO}}
+    measured = []
+
+    def fake(name):
+        return SimpleNamespace(measure=lambda: measured.append(name) or results[name])
+
+    for name in results:
+        monkeypatch.setitem(sys.modules, f"loadtest.benchmarks.{name}", fake(name))
+    return measured
+
+
+def bench(only):
+    return run_benchmarks(only, Console(file=io.StringIO()))
+
+
+def test_a_ratio_is_value_over_baseline():
+    assert ONE == {"value": 3.0, "baseline": 2.0, "ratio": 1.5}
+
+
+def test_merge_puts_all_results_together():
+    merged = merge({"upload": {"upload_add": TWO}, "codec": {"codec_encode": ONE}})
+    assert list(merged) == ["codec_encode", "upload_add"]
+
+
+def test_merge_refuses_a_name_used_twice():
+    with pytest.raises(ConfigError, match="speed"):
+        merge({"codec": {"speed": ONE}, "upload": {"speed": TWO}})
+
+
+def test_all_suites_run_if_nothing_is_said(suites):
+    assert set(bench("")) == {"codec_encode", "codec_decode", "upload_add"}
+
+
+@pytest.mark.parametrize("only", ["codec", "co"])
+def test_the_start_of_a_suites_name_wants_all_of_it(suites, only):
+    assert set(bench(only)) == {"codec_encode", "codec_decode"}
+    assert suites == ["codec"]
+
+
+def test_a_longer_start_picks_results_within_the_suite(suites):
+    assert set(bench("codec_enc")) == {"codec_encode"}
+
+
+def test_an_unknown_start_is_refused_before_anything_is_measured(suites):
+    with pytest.raises(ConfigError, match="nothing"):
+        bench("nothing")
+    assert not suites

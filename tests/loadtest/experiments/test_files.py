@@ -1,0 +1,20 @@
+import pytest
+
+from loadtest.experiments.files import write_atomically
+
+
+def test_makes_the_folder_and_replaces_the_file(tmp_path):
+    path = tmp_path / "new" / "report.json"
+    write_atomically(path, b"first")
+    write_atomically(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path):
+    target = tmp_path / "taken"
+    target.mkdir()
+    (target / "content").write_bytes(b"")
+    with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
+        write_atomically(target, b"data")
+    assert list(tmp_path.iterdir()) == [target]

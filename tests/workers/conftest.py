@@ -1,0 +1,186 @@
+"""A service in memory that follows the protocol for one federation, and a loop whose time jumps."""
+
+import asyncio
+import selectors
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
+from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.messages import BUNDLE_TYPE, PROBLEM_TYPE, ManifestMessage, Task
+from fedat_service.wire.settings import CodecSettings, Method, Rounds, Solver, Stop, Tiering
+from workers.client import FedATClient, ModelCache, Retry, open_http
+from workers.worker import InlineExecutor
+
+CODEC = CodecSettings(name="float32")
+
+
+class JumpingSelector(selectors.SelectSelector):
+    """Instead of waiting, it lets the time jump."""
+
+    now = 0.0
+
+    def select(self, timeout=None):
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    def __init__(self):
+        self._jumping = JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self):
+        return self._jumping.now
+
+
+class FakeService:
+    """Plays a script of tasks, then says that the federation is finished.
+
+    `first[path_end]` holds answers to be given, one each, before the real one.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.version = 3
+        self.model = Model(np.linspace(-1, 1, manifest.num_floats, dtype=np.float32), np.zeros(0, np.int64))
+        self.tasks: list[Task | httpx.Response] = []
+        self.first: dict[str, list[httpx.Response | Exception]] = {}
+        self.requests: list[httpx.Request] = []
+        self.at_s: list[float] = []
+        self.updates: list[Bundle] = []
+        self.status = "training"
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How often each kind of request came: `GET task`, `PUT update` ..."""
+        return Counter(f"{r.method} {r.url.path.rpartition('/')[2]}" for r in self.requests)
+
+    def task(self, number: int = 1, **fields: Any) -> Task:
+        layers = () if fields.get("purpose") == "profile" else self.manifest.layers
+        return Task(
+            **{
+                "task": f"t1.r{number}.s0.c000",
+                "federation": "f",
+                "client": "c000",
+                "purpose": "train",
+                "tier": 1,
+                "round": number,
+                "sync": 0,
+                "base_version": self.version,
+                "fetch_layers": self.manifest.layers,
+                "return_layers": layers,
+                "solver": Solver(),
+                "codec": CODEC,
+                "seed": number,
+                "deadline_in_s": 600.0,
+                **fields,
+            }
+        )
+
+    def bundle(self, **fields: Any) -> bytes:
+        entries = model_entries(self.model, self.manifest, self.manifest.layers, make_codec(CODEC))
+        header = {"federation": "f", "version": self.version, "entries": entries}
+        return encode_bundle(Bundle(**{**header, **fields}))
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        self.at_s.append(asyncio.get_running_loop().time())
+        end = request.url.path.rpartition("/")[2]
+        if queue := self.first.get(end):
+            answer = queue.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        return getattr(self, f"_{end}")(request)
+
+    def _f(self, _: httpx.Request) -> httpx.Response:
+        view = {
+            "name": "f", "status": self.status, "reason": "", "version": self.version, "now_s": 0.0,
+            "clock_rate": 1.0, "update_counts": [], "weights": [], "clients": 0, "lost_clients": 0,
+            "method": Method(codec=CODEC).model_dump(), "tiering": Tiering().model_dump(),
+            "rounds": Rounds().model_dump(), "stop": Stop().model_dump(), "seed": 0,
+            "manifest": ManifestMessage.of(self.manifest).model_dump(),
+        }  # fmt: skip
+        return httpx.Response(200, json=view)
+
+    def _clients(self, _: httpx.Request) -> httpx.Response:
+        view = {"name": "c000", "num_examples": 8, "status": "tiered", "tier": 1, "latency_s": 1.0, "reason": ""}
+        return httpx.Response(201, json=view)
+
+    def _task(self, _: httpx.Request) -> httpx.Response:
+        if not self.tasks:
+            return problem(410, "gone")
+        task = self.tasks.pop(0)
+        return task if isinstance(task, httpx.Response) else httpx.Response(200, json=task.model_dump())
+
+    def _model(self, request: httpx.Request) -> httpx.Response:
+        etag = f'"v{self.version}"'
+        if request.headers.get("if-none-match") == etag:
+            return httpx.Response(304, headers={"ETag": etag})
+        return httpx.Response(200, content=self.bundle(), headers={"ETag": etag, "Content-Type": BUNDLE_TYPE})
+
+    def _update(self, request: httpx.Request) -> httpx.Response:
+        self.updates.append(parse_bundle(request.content, self.manifest))
+        return httpx.Response(201, json={"task": "t", "accepted": True})
+
+    def _evaluation(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(201, content=request.content)
+
+    _evaluations = _evaluation
+
+
+def problem(status: int, kind: str, detail: str = "no", **headers: str) -> httpx.Response:
+    document = {"type": f"https://fedat.invalid/problems/{kind}", "title": "t", "status": status, "detail": detail}
+    return httpx.Response(status, json=document, headers={"Content-Type": PROBLEM_TYPE, **headers})
+
+
+@pytest.fixture
+def virtually() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """`virtually(main())` runs a coroutine on a loop whose time jumps to its next timer."""
+
+    def run(main):
+        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+            return runner.run(main)
+
+    return run
+
+
+@pytest.fixture
+def service() -> FakeService:
+    tensors = (TensorSpec("fc.weight", (3, 4), "float32", "fc"), TensorSpec("fc.bias", (3,), "float32", "fc"))
+    return FakeService(Manifest(tensors))
+
+
+@pytest.fixture
+def params(service) -> Params:
+    """The parameters that the service publishes."""
+    return to_params(service.model, service.manifest)
+
+
+@pytest.fixture
+def models(service) -> ModelCache:
+    return ModelCache("f", service.manifest, InlineExecutor())
+
+
+@pytest.fixture
+def connect(service) -> Callable[..., FedATClient]:
+    """`connect()` is a new client of the service; a lost connection is given up after a minute."""
+
+    def new(retry: Retry = Retry(total_s=60.0), **options: Any) -> FedATClient:  # noqa: B008
+        http = open_http("http://service", httpx.MockTransport(service))
+        return FedATClient(http, "f", jitter=np.random.default_rng(0), retry=retry, **options)
+
+    return new
+
+
+@pytest.fixture
+def refusal() -> Callable[..., httpx.Response]:
+    """`refusal(status, kind, detail, **headers)` is a problem document."""
+    return problem

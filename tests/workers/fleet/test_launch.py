@@ -1,0 +1,91 @@
+import asyncio
+import os
+import signal
+
+import pytest
+
+from fedat_service.errors import FleetFailed
+from workers.fleet import launch as launching
+from workers.fleet.creation import create_federation, describe_model
+from workers.fleet.launch import launch, run_fleet
+
+pytestmark = pytest.mark.e2e
+
+
+def create(url, settings, federation):
+    asyncio.run(create_federation(url, federation(settings), describe_model(settings, 0)))
+
+
+def test_processes_share_a_fleet_and_work_a_federation_off(live_url, fleet, federation):
+    settings = fleet(url=live_url, federation="launched", latency="uniform:0:5")
+    create(live_url, settings, federation)
+    tally = run_fleet(settings)
+    assert tally.finished
+    assert tally.tasks >= 12
+
+
+def test_the_error_of_one_process_ends_the_fleet_with_its_message(live_url, fleet):
+    with pytest.raises(FleetFailed, match="no federation 'nowhere'"):
+        run_fleet(fleet(url=live_url, federation="nowhere"))
+
+
+def test_a_process_that_is_killed_ends_the_fleet_and_no_process_stays_behind(
+    live_url, fleet, federation, monkeypatch
+):
+    settings = fleet(url=live_url, federation="killed", latency="none")
+    create(live_url, settings, lambda s: federation(s).model_copy(update={"stop": {}}))
+    started = []
+    start = launching._start
+
+    async def noted(index):
+        process = await start(index)
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(launching, "_start", noted)
+
+    async def main():
+        fleet_task = asyncio.ensure_future(launch(settings))
+        while len(started) < 2:
+            await asyncio.sleep(0.01)
+        started[1].send_signal(signal.SIGKILL)
+        with pytest.raises(FleetFailed, match="status -9"):
+            await fleet_task
+
+    asyncio.run(main())
+    for process in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
+
+
+def test_a_fleet_that_is_cancelled_leaves_no_process_behind(live_url, fleet, monkeypatch):
+    started = []
+    start = launching._start
+
+    async def noted(index):
+        started.append(await start(index))
+        return started[-1]
+
+    monkeypatch.setattr(launching, "_start", noted)
+
+    async def main():
+        fleet_task = asyncio.ensure_future(launch(fleet(url=live_url)))
+        while len(started) < 2:
+            await asyncio.sleep(0.01)
+        fleet_task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fleet_task
+
+    asyncio.run(main())
+    for process in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
+
+
+def test_a_process_ends_when_whoever_started_it_is_gone(fleet):
+    async def main():
+        process = await launching._start(0)
+        process.stdin.close()
+        return await asyncio.wait_for(process.wait(), 60)
+
+    assert asyncio.run(main()) != 0

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import torch
+
+from fedat_service.wire.settings import Solver
+from workers.training.optimizer import LocalOptimizer, add_proximal_gradient
+
+NAMES = ("sgd", "momentum", "adam", "adamw")
+
+
+def _double(values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def _steps(solver, start, grads):
+    """Values after each step with the given gradients."""
+    w = _double(start)
+    optimizer = LocalOptimizer([w], solver)
+    path = []
+    for grad in grads:
+        w.grad = torch.tensor(grad, dtype=torch.float64)
+        optimizer.step()
+        path.append(w.detach().tolist())
+    return np.array(path)
+
+
+def test_a_fedprox_step_is_the_golden_one(golden):
+    case = golden("fedprox_sgd_step")
+    given = case["inputs"]
+    w_k = _double(given["w_global"])
+    optimizer = LocalOptimizer([w_k], Solver(name="sgd", lr=given["eta"], prox_mu=given["mu"]))
+    w_k.data = _double(given["w_k"]).detach()
+    w_k.grad = torch.tensor(given["grad"], dtype=torch.float64)
+    optimizer.step()
+    np.testing.assert_allclose(w_k.detach(), case["outputs"]["w_k"], rtol=case["rtol"])
+
+
+def test_fedats_client_takes_the_golden_keras_steps(golden):
+    case = golden("fedat_client_adam_keras")
+    given = case["inputs"]
+    assert given["w_k0"] == given["w_global"]
+    solver = Solver(
+        name="adam",
+        lr=given["lr"],
+        beta1=given["b1"],
+        beta2=given["b2"],
+        eps=given["eps"],
+        prox_mu=given["lam"],
+    )
+    path = _steps(solver, given["w_k0"], given["grads"])
+    np.testing.assert_allclose(path, case["outputs"]["w_k"], rtol=case["rtol"])
+
+
+def test_sgd_moves_by_the_gradient_and_the_weight_decay():
+    path = _steps(Solver(name="sgd", lr=0.1, weight_decay=0.5), [1.0], [[2.0]])
+    assert path[0] == pytest.approx(1 - 0.1 * (2 + 0.5))
+
+
+def test_momentum_accumulates():
+    path = _steps(Solver(name="momentum", lr=0.1, momentum=0.5), [0.0], [[1.0], [1.0]])
+    assert path.ravel() == pytest.approx([-0.1, -0.1 - 0.15])
+
+
+def test_adamw_decays_weights_apart_from_the_gradient():
+    solver = Solver(name="adamw", lr=0.1, weight_decay=0.5)
+    path = _steps(solver, [2.0], [[1.0]])
+    assert path[0] == pytest.approx(2 * (1 - 0.1 * 0.5) - 0.1, rel=1e-5)
+
+
+def test_a_large_eps_is_added_outside_the_root():
+    path = _steps(Solver(name="adam", lr=0.1, eps=1.0), [0.0], [[1.0]])
+    lr_1 = 0.1 * np.sqrt(1 - 0.999) / (1 - 0.9)
+    assert path[0] == pytest.approx(-lr_1 * 0.1 / (np.sqrt(0.001) + 1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_cleared_at_the_start_and_after_a_step(name):
+    w = _double([1.0])
+    w.grad = torch.ones(1, dtype=torch.float64)
+    optimizer = LocalOptimizer([w], Solver(name=name))
+    assert w.grad is None
+    w.grad = torch.ones(1, dtype=torch.float64)
+    optimizer.step()
+    assert w.grad is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_parameter_without_a_gradient_stays(name):
+    used, unused = _double([1.0]), _double([3.0])
+    optimizer = LocalOptimizer([unused, used], Solver(name=name, prox_mu=0.4))
+    for _ in range(2):
+        used.grad = torch.ones(1, dtype=torch.float64)
+        optimizer.step()
+    assert unused.item() == 3
+    assert used.item() < 1
+
+
+def test_the_proximal_gradient_pulls_to_the_centre_and_is_zero_there():
+    away, there = _double([2.0, -1.0]), _double([5.0])
+    for parameter in (away, there):
+        parameter.grad = torch.zeros_like(parameter)
+    add_proximal_gradient([away, there], [_double([1.0, 1.0]), _double([5.0])], mu=0.5)
+    assert away.grad.tolist() == [0.5, -1.0]
+    assert there.grad.tolist() == [0.0]

@@ -1,0 +1,231 @@
+"""Commands of the workers: `create`, `fleet`, `manifest`."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import BaseModel, ValidationError
+from rich.console import Console
+
+from fedat_service.errors import ConfigError
+from fedat_service.wire.presets import PRESETS, resolve
+from fedat_service.wire.messages import CreateFederation
+from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
+from workers.fleet.settings import FleetSettings
+
+Message = TypeVar("Message", bound=BaseModel)
+T = TypeVar("T")
+
+_DEFAULT = FleetSettings(federation="any")
+_EXTRAS = ("httpx", "stamina", "torch", "PIL")
+_INTERRUPTED = 130
+
+Url = Annotated[str, typer.Option(help="Where the service is.")]
+Data = Annotated[
+    str,
+    typer.Option(help="digits, fashion-mnist, mnist, an image folder or zip, or module:function -> Dataset."),
+]
+DataDir = Annotated[Path | None, typer.Option(help="The only folder to look in for data.")]
+Model = Annotated[
+    str,
+    typer.Option(help="logistic, mlp, cnn, or module:function(input_shape, num_classes) -> torch module."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(create)
+    app.command()(fleet)
+    app.command()(manifest)
+
+
+def create(
+    name: Annotated[str, typer.Argument(help="Name of the federation: a-z, 0-9, '-', '_'.")],
+    url: Url = _DEFAULT.url,
+    preset: Annotated[str, typer.Option(help=f"Method to start from: {', '.join(PRESETS)}.")] = "fedat",
+    model: Model = _DEFAULT.model,
+    data: Data = _DEFAULT.data,
+    data_dir: DataDir = None,
+    tiers: Annotated[int, typer.Option(help="Tiers by latency, for a method that has them.")] = 5,
+    cohort: Annotated[int, typer.Option(help="Most clients in one round of one tier.")] = 10,
+    deadline: Annotated[
+        float, typer.Option(help="Federation seconds after which a round goes on without the missing.")
+    ] = 600.0,
+    start_clients: Annotated[
+        int, typer.Option(help="Clients that must be there before anything starts.")
+    ] = _DEFAULT.num_clients,
+    max_time: Annotated[float | None, typer.Option(help="Stop after this many federation seconds.")] = None,
+    max_versions: Annotated[int | None, typer.Option(help="Stop at this version of the model.")] = None,
+    target_accuracy: Annotated[float | None, typer.Option(help="Stop at this accuracy, 0 to 1.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the initial model, the cohorts and the training.")] = 0,
+    lr: Annotated[float | None, typer.Option(help="Local learning rate; the preset's if not given.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Local epochs of a round.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples in a local step.")] = None,
+    prox_mu: Annotated[
+        float | None, typer.Option(help="Pull towards the model a round started from (FedProx, FedAT eq. 5).")
+    ] = None,
+    codec: Annotated[str | None, typer.Option(help="float32, float16 or polyline.")] = None,
+    precision: Annotated[int | None, typer.Option(help="Decimals that polyline keeps, 3 to 6.")] = None,
+) -> None:
+    """Create a federation on a running service, for the model and the data that a fleet will train.
+
+    A built-in model starts from weights that the service draws from the seed; your own module's weights are
+    uploaded. The federation ends at the first of --max-time, --max-versions and --target-accuracy, or never.
+    """
+    overrides = {"lr": lr, "epochs": epochs, "batch_size": batch_size, "prox_mu": prox_mu}
+    method = _method(preset, overrides, {"name": codec, "precision": precision})
+    stop = {"max_time_s": max_time, "max_versions": max_versions, "target_accuracy": target_accuracy}
+    settings = _checked(FleetSettings, federation=name, url=url, model=model, data=data, data_dir=data_dir)
+    with _extras():
+        from workers.fleet.creation import create_federation, describe_model
+    described = describe_model(settings, seed)
+    message = _checked(
+        CreateFederation,
+        name=name,
+        method=method,
+        manifest=described.manifest,
+        initial_model="upload" if described.is_own else "glorot",
+        tiering=_checked(Tiering, num_tiers=tiers),
+        rounds=_checked(Rounds, cohort_size=cohort, deadline_s=deadline, start_clients=start_clients),
+        stop=_checked(Stop, **stop),
+        seed=seed,
+    )
+    view = asyncio.run(create_federation(url, message, described))
+    Console(stderr=True).print(f"federation {view.name}: {view.status}, {view.reason}", highlight=False)
+
+
+def fleet(
+    federation: Annotated[str, typer.Argument(help="Which federation to work for.")],
+    url: Url = _DEFAULT.url,
+    clients: Annotated[int, typer.Option(help="Simulated clients.")] = _DEFAULT.num_clients,
+    processes: Annotated[
+        int, typer.Option(help="Processes that share them; one a core is best.")
+    ] = _DEFAULT.num_processes,
+    data: Data = _DEFAULT.data,
+    data_dir: DataDir = None,
+    limit_per_class: Annotated[
+        int | None, typer.Option(help="Use only so many examples of every class.")
+    ] = None,
+    partition: Annotated[
+        str,
+        typer.Option(help="iid, shards:2, classes:2 (classes a client), dirichlet:0.1, lda:0.1 ..."),
+    ] = _DEFAULT.partition,
+    model: Model = _DEFAULT.model,
+    latency: Annotated[
+        str,
+        typer.Option(
+            help="Delay of every round, in federation seconds: none, fedat (the paper's five parts, up to "
+            "30 s), uniform:0:5, lognormal:1:0.5, pareto:2:1.5, trace:FILE."
+        ),
+    ] = _DEFAULT.latency,
+    compute_s: Annotated[
+        float, typer.Option(help="Federation seconds of computing in every round, before the delay.")
+    ] = _DEFAULT.compute_s,
+    unstable: Annotated[int, typer.Option(help="Clients that drop out for good.")] = _DEFAULT.num_unstable,
+    drop_horizon: Annotated[
+        float, typer.Option(help="They do so at a random time within this many federation seconds.")
+    ] = _DEFAULT.drop_horizon_s,
+    seed: Annotated[int, typer.Option(help="Of partition, latencies and drop-outs.")] = _DEFAULT.seed,
+    rate: Annotated[
+        float | None, typer.Option(help="Federation seconds per second; the service's if not given.")
+    ] = None,
+    evaluate_every: Annotated[
+        float,
+        typer.Option(help="Federation seconds between two evaluations on all clients' test data; 0: none."),
+    ] = _DEFAULT.evaluate_every_s,
+    evaluate_on_task: Annotated[
+        bool, typer.Option(help="Each client also reports how each model it receives does on its test data.")
+    ] = _DEFAULT.evaluate_on_task,
+) -> None:
+    """Run a fleet of simulated, straggling clients until the federation is finished.
+
+    The clients train for real; what their latency says beyond that is waited for. Fleets that are started
+    again with the same options are the same clients, and go on.
+    """
+    settings = _checked(
+        FleetSettings,
+        url=url,
+        federation=federation,
+        num_clients=clients,
+        num_processes=min(processes, clients),
+        data=data,
+        data_dir=data_dir,
+        limit_per_class=limit_per_class,
+        partition=partition,
+        model=model,
+        latency=latency,
+        compute_s=compute_s,
+        num_unstable=unstable,
+        drop_horizon_s=drop_horizon,
+        seed=seed,
+        rate=rate,
+        evaluate_every_s=evaluate_every,
+        evaluate_on_task=evaluate_on_task,
+    )
+    with _extras():
+        from workers.fleet.progress import run_visibly
+    console = Console(stderr=True)
+    try:
+        tally = asyncio.run(_until_terminated(run_visibly(settings, console)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print("fleet stopped")
+        raise typer.Exit(_INTERRUPTED) from None
+    console.print(f"{tally.tasks} tasks done, {tally.late} later than planned", highlight=False)
+
+
+def manifest(model: Model = _DEFAULT.model, data: Data = _DEFAULT.data, data_dir: DataDir = None) -> None:
+    """Print the JSON manifest of a model, for `POST /v1/federations`."""
+    settings = _checked(FleetSettings, federation="any", model=model, data=data, data_dir=data_dir)
+    with _extras():
+        from workers.fleet.creation import describe_model
+    typer.echo(describe_model(settings, seed=0).manifest.model_dump_json())
+
+
+def _method(preset: str, solver: dict[str, Any], codec: dict[str, Any]) -> Method:
+    """A preset with the settings that were given."""
+    method = resolve(preset)
+    return _checked(
+        Method,
+        participation=method.participation,
+        schedule=method.schedule,
+        solver=_changed(method.solver, solver),
+        server=method.server,
+        codec=_changed(method.codec, codec),
+    )
+
+
+def _changed(settings: Message, given: dict[str, Any]) -> Message:
+    changes = {name: value for name, value in given.items() if value is not None}
+    return _checked(type(settings), **{**settings.model_dump(), **changes})
+
+
+def _checked(settings: type[Message], **values: Any) -> Message:  # noqa: ANN401 - pydantic checks them
+    try:
+        return settings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or settings.__name__
+        raise ConfigError(f"{where}: {first['msg']}") from error
+
+
+async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
+    """Let a termination signal end some work as an interrupt does."""
+    task = asyncio.ensure_future(work)
+    with suppress(NotImplementedError):  # no signal handlers in Windows' event loop
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
+@contextmanager
+def _extras() -> Iterator[None]:
+    """Turn a missing optional package into the advice to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRAS:
+            raise
+        raise ConfigError(f"this command needs {error.name}: pip install 'fedat-service[worker]'") from error

@@ -1,0 +1,218 @@
+"""A federation as its clients, its operators and its observers see it."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from fedat_service.clock import LoopClock
+from fedat_service.errors import WireError
+from fedat_service.params import Params
+from fedat_service.wire.bundle import Bundle, max_bundle_bytes
+from fedat_service.wire.codecs import Codec, Float32, make_codec
+from fedat_service.wire.messages import (
+    BUNDLE_TYPE,
+    CLIENT_TASK,
+    CLIENTS,
+    EVALUATIONS,
+    FEDERATION,
+    FEDERATIONS,
+    METRICS,
+    MODEL,
+    TASK_EVALUATION,
+    TIERS,
+    UPDATE,
+    ClientEvaluation,
+    ClientView,
+    CreateFederation,
+    EvaluateVersion,
+    Evaluation,
+    FederationView,
+    MetricsView,
+    RegisterClient,
+    Task,
+    TiersView,
+)
+from workers.client.exchange import Answer, Exchange, Retry
+from workers.client.models import GlobalModel, ModelCache
+
+Message = TypeVar("Message", bound=BaseModel)
+
+_POLL_SLACK_S = 30.0
+"""How much longer than a long-poll its client waits before it gives the connection up."""
+
+
+class FedATClient:
+    """Everything that can be asked of one federation.
+
+    Every method raises `NotNow` if the service was out of reach or busy for as long as `retry` allows,
+    `ServiceRefused` with the HTTP status if it refuses, and `WireError` if its answer makes no sense.
+
+    Args:
+        http: Connections of this client's own: see `open_http`.
+        federation: Name of the federation.
+        jitter: Draws the back-off between attempts.
+        retry: How long to insist.
+        accept_encoding: Content encodings asked for with bundles; polyline gains little from more.
+    """
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        federation: str,
+        *,
+        jitter: np.random.Generator,
+        retry: Retry | None = None,
+        accept_encoding: str = "identity",
+    ) -> None:
+        self.federation = federation
+        self._exchange = Exchange(http, retry or Retry(), jitter)
+        self._accept_encoding = accept_encoding
+        self._held: tuple[str, str] | None = None
+
+    async def create_federation(self, message: CreateFederation) -> FederationView:
+        """Create the federation; the very same message again finds it."""
+        return _read(FederationView, await self._post(FEDERATIONS, message))
+
+    async def upload_model(self, params: Params, models: ModelCache) -> None:
+        """Send the initial model of a federation that was created with `initial_model="upload"`."""
+        header = Bundle(federation=self.federation, version=0, entries=())
+        body = await models.encode(header, params, models.manifest.layers, Float32())
+        await self._put(self._path(MODEL), body)
+
+    async def view(self) -> FederationView:
+        """What the federation is and where it stands."""
+        return _read(FederationView, await self._exchange.send("GET", self._path(FEDERATION)))
+
+    async def tiers(self) -> TiersView:
+        """The live tier view."""
+        return _read(TiersView, await self._exchange.send("GET", self._path(TIERS)))
+
+    async def metrics(self) -> MetricsView:
+        """Versions, evaluations and communication volume over time."""
+        return _read(MetricsView, await self._exchange.send("GET", self._path(METRICS)))
+
+    async def stop(self) -> FederationView:
+        """End the federation; its results stay readable."""
+        return _read(FederationView, await self._exchange.send("DELETE", self._path(FEDERATION)))
+
+    async def register(self, message: RegisterClient) -> ClientView:
+        """Register a client; the same name again is the same client."""
+        return _read(ClientView, await self._post(self._path(CLIENTS), message))
+
+    async def next_task(self, client: str, wait_s: float) -> Task | None:
+        """Wait for the client's task, the same one until it is done or its lease ends.
+
+        Args:
+            client: Name of the client.
+            wait_s: How long the service may wait for work, in real seconds.
+
+        Returns:
+            None if there was none, after the time that the service asks to wait before the next call.
+
+        Raises:
+            ServiceRefused: With status 410 if the federation is finished, 404 if the service does not know
+                the client (any more).
+        """
+        path = self._path(CLIENT_TASK, client=client)
+        answer = await self._exchange.send(
+            "GET", path, params={"wait": wait_s}, read_s=wait_s + _POLL_SLACK_S
+        )
+        if answer.status == 204:
+            await LoopClock().sleep(answer.retry_after_s)
+            return None
+        task = _read(Task, answer)
+        if (task.federation, task.client) != (self.federation, client):
+            raise WireError(f"{client!r} got a task of {task.client!r} in {task.federation!r}", "task")
+        return task
+
+    async def fetch_model(self, task: Task, models: ModelCache) -> GlobalModel:
+        """Fetch the layers and the version that a task starts from; what the client holds is not sent again.
+
+        Raises:
+            ServiceRefused: With status 404 or 410 if the version is gone.
+            WireError: If the bytes are not what was asked for.
+        """
+        layers = ",".join(task.fetch_layers)
+        query = {"version": str(task.base_version), "layers": layers, "task": task.task}
+        model = await self._fetch(query, models, make_codec(task.codec))
+        if model.version != task.base_version:
+            raise WireError(f"asked for version {task.base_version}, got {model.version}", "version")
+        return model
+
+    async def fetch_newest(self, models: ModelCache, codec: Codec) -> GlobalModel:
+        """Fetch the newest version of the whole model, which travels in `codec`."""
+        return await self._fetch({}, models, codec)
+
+    async def _fetch(self, query: dict[str, str], models: ModelCache, codec: Codec) -> GlobalModel:
+        layers = query.get("layers", "")
+        held = self._held
+        known = models.get(held) if held is not None and held[0] == layers else None
+        headers = {"Accept": BUNDLE_TYPE, "Accept-Encoding": self._accept_encoding}
+        if held is not None and known is not None:
+            headers["If-None-Match"] = held[1]
+        limit = max(max_bundle_bytes(models.manifest, one) for one in (codec, Float32()))
+        answer = await self._exchange.send(
+            "GET", self._path(MODEL), params=query, headers=headers, max_bytes=limit
+        )
+        if answer.status != 304:
+            etag = answer.headers.get("etag")
+            self._held = None if etag is None else (layers, etag)
+            return await models.decode(self._held, answer.body)
+        if known is None:
+            raise WireError("304 for a model that this client does not hold", "etag")
+        return await known
+
+    async def put_update(self, task: Task, params: Params, num_examples: int, models: ModelCache) -> None:
+        """Send a task's result: the layers it asks for. The same bytes again are counted once.
+
+        Raises:
+            ServiceRefused: With status 410 or 404 if the task is over: ask for a new one.
+        """
+        header = Bundle(
+            federation=self.federation,
+            base_version=task.base_version,
+            num_examples=num_examples,
+            entries=(),
+        )
+        body = await models.encode(header, params, task.return_layers, make_codec(task.codec))
+        await self._put(self._path(UPDATE, task=task.task), body)
+
+    async def put_evaluation(self, task: Task, evaluation: Evaluation) -> None:
+        """Report how the model of a task does on the client's own test split."""
+        await self._post(self._path(TASK_EVALUATION, task=task.task), evaluation)
+
+    async def post_evaluations(self, version: int, clients: Sequence[ClientEvaluation]) -> None:
+        """Report how a version does on many clients' test splits.
+
+        Raises:
+            ServiceRefused: With status 409 if the version was evaluated with other numbers.
+        """
+        await self._post(self._path(EVALUATIONS), EvaluateVersion(version=version, clients=tuple(clients)))
+
+    def _path(self, template: str, **names: str) -> str:
+        quoted = {key: quote(name, safe="") for key, name in names.items()}
+        return template.format(federation=quote(self.federation, safe=""), **quoted)
+
+    async def _post(self, path: str, message: BaseModel) -> Answer:
+        body = message.model_dump_json(exclude_none=True).encode()
+        return await self._exchange.send(
+            "POST", path, content=body, headers={"Content-Type": "application/json"}
+        )
+
+    async def _put(self, path: str, body: bytes) -> Answer:
+        return await self._exchange.send("PUT", path, content=body, headers={"Content-Type": BUNDLE_TYPE})
+
+
+def _read(message: type[Message], answer: Answer) -> Message:
+    try:
+        return message.model_validate_json(bytes(answer.body))
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        raise WireError(
+            f"the service's {message.__name__} is wrong: {where}: {first['msg']}", where
+        ) from error

@@ -1,0 +1,107 @@
+"""Models that came over the network: checked, decoded once, and kept for a while."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from fedat_service.errors import WireError
+from fedat_service.params import Manifest, Params, to_model, to_params
+from fedat_service.wire.bundle import (
+    Bundle,
+    check_bundle,
+    decode_model,
+    encode_bundle,
+    model_entries,
+    parse_bundle,
+)
+from fedat_service.wire.codecs import Codec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalModel:
+    """One version of the global model; `params` may be shared, and are never written to."""
+
+    version: int
+    params: Params
+
+
+_Key = tuple[str, str]
+"""Which layers, and the entity tag that the service gave them."""
+
+
+class ModelCache:
+    """Decoded models: each is decoded once, whichever of a process's clients fetched it first.
+
+    Args:
+        federation: Whose models they are.
+        manifest: What every model must be.
+        executor: Where bundles are encoded and decoded: never on the event loop.
+        capacity: How many decoded models are kept.
+    """
+
+    def __init__(self, federation: str, manifest: Manifest, executor: Executor, capacity: int = 8) -> None:
+        self.federation = federation
+        self.manifest = manifest
+        self._executor = executor
+        self._capacity = capacity
+        self._models: OrderedDict[_Key, asyncio.Future[GlobalModel]] = OrderedDict()
+
+    def get(self, key: _Key | None) -> asyncio.Future[GlobalModel] | None:
+        """The model kept under a key, if it still is."""
+        return None if key is None else self._models.get(key)
+
+    async def decode(self, key: _Key | None, body: bytearray) -> GlobalModel:
+        """Check a bundle and turn it into parameters, unless that was done under the same key before.
+
+        Raises:
+            WireError: If it is not a version of this federation's model.
+        """
+        work = partial(_decode, body, self.federation, self.manifest)
+        if key is None:
+            return await self._run(work)
+        if key not in self._models:
+            self._models[key] = self._run(work)
+            if len(self._models) > self._capacity:
+                self._models.popitem(last=False)
+        try:
+            # Shielded: one client that goes away must not take the model away from the others.
+            return await asyncio.shield(self._models[key])
+        except WireError:
+            self._models.pop(key, None)
+            raise
+
+    async def encode(self, bundle: Bundle, params: Params, layers: tuple[str, ...], codec: Codec) -> bytes:
+        """Fill a bundle that has only its header with the tensors of `layers`.
+
+        Raises:
+            ManifestError: If `params` are not a whole model.
+            WireError: If a value cannot be carried.
+        """
+        return await self._run(partial(_encode, bundle, params, self.manifest, layers, codec))
+
+    def _run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _decode(body: bytearray, federation: str, manifest: Manifest) -> GlobalModel:
+    bundle = parse_bundle(body, manifest)
+    check_bundle(bundle)
+    if bundle.federation != federation or bundle.version is None:
+        raise WireError(
+            f"expected a version of {federation!r}, got version {bundle.version} of {bundle.federation!r}",
+            "federation",
+        )
+    return GlobalModel(bundle.version, to_params(decode_model(bundle, manifest), manifest))
+
+
+def _encode(
+    bundle: Bundle, params: Params, manifest: Manifest, layers: tuple[str, ...], codec: Codec
+) -> bytes:
+    entries = model_entries(to_model(params, manifest), manifest, layers, codec) if layers else ()
+    return encode_bundle(replace(bundle, entries=entries))

@@ -1,0 +1,45 @@
+"""Data sets by name. Nothing is downloaded: what is missing is named, with the command that gets it."""
+
+from pathlib import Path
+
+from fedat_service.errors import ConfigError, DataMissing
+from workers.data.dataset import Dataset
+from workers.data.digits import load_digits
+from workers.data.folder import is_image_folder, load_image_folder
+from workers.data.idx import IDX_SETS, load_idx_set
+
+NAMES = ("digits", *IDX_SETS)
+"""Data sets that have a name; every other set is a path."""
+
+
+def load(name: str, data_dir: Path | None = None, limit_per_class: int | None = None) -> Dataset:
+    """Load a data set.
+
+    Args:
+        name: ``digits`` (shipped with us), ``fashion-mnist``, ``mnist``, or the path of an image folder or
+            of a zip of one: ``train/<class>/*.jpg`` and, if there is one, ``test/<class>/*.jpg``.
+        data_dir: The only folder to look in, instead of the usual places; relative paths start here.
+        limit_per_class: Keep only the first images of every class; an image folder decodes only these.
+
+    Raises:
+        ConfigError: If there is no data set of that name.
+        DataMissing: If the set is not on this machine; the message says how to get it.
+        DataDamaged: If a file is not what it should be.
+        RuleError: If `limit_per_class` is not positive.
+    """
+    if name == "digits":
+        dataset = load_digits()
+    elif name in IDX_SETS:
+        dataset = load_idx_set(name, data_dir)
+    else:
+        return load_image_folder(_existing(name, data_dir), limit_per_class)
+    return dataset if limit_per_class is None else dataset.first_per_class(limit_per_class)
+
+
+def _existing(name: str, data_dir: Path | None) -> Path:
+    path = (data_dir or Path()) / name
+    if is_image_folder(path):
+        return path
+    if path.exists() or Path(name).name != name or path.suffix == ".zip":
+        raise DataMissing(f"no image folder or zip at {path}: it must hold train/<class>/*.jpg")
+    raise ConfigError(f"unknown data set {name!r}: {', '.join(NAMES)}, or the path of an image folder or zip")

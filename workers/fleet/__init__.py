@@ -1,0 +1,1 @@
+"""Fleets: many simulated clients in a few processes, or one real client."""

@@ -1,0 +1,58 @@
+"""One model on the test sets of many clients, in one pass."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - torch's own name for it
+
+from fedat_service.params import Params
+from fedat_service.wire.messages import ClientEvaluation
+from workers.fleet.population import Population
+from workers.models.state import load_params
+from workers.training.torch_trainer import EVALUATION_BATCH
+
+
+class FleetEvaluator:
+    """All clients' test sets, one after the other, so that a small test set costs no batch of its own.
+
+    Clients without a test example are left out.
+    """
+
+    def __init__(self, model: nn.Module, population: Population) -> None:
+        self._model = model
+        tests = [population.test_data(client) for client in range(population.settings.num_clients)]
+        self._names = [
+            population.settings.client_name(client) for client, (_, y) in enumerate(tests) if len(y)
+        ]
+        self._sizes = np.array([len(y) for _, y in tests if len(y)], np.int64)
+        self._inputs = torch.from_numpy(np.concatenate([x for x, _ in tests]))
+        self._labels = torch.from_numpy(np.concatenate([y for _, y in tests]))
+
+    def __call__(self, params: Params) -> Sequence[ClientEvaluation]:
+        """Evaluate `params` for every client: right answers, and mean cross-entropy."""
+        if not self._names:
+            return ()
+        load_params(self._model, params)
+        self._model.eval()
+        correct, losses = self._pass()
+        starts = np.cumsum(self._sizes) - self._sizes
+        rights = np.add.reduceat(correct.numpy(), starts)
+        means = np.add.reduceat(losses.numpy(), starts) / self._sizes
+        rows = zip(self._names, self._sizes, rights, means, strict=True)
+        return tuple(
+            ClientEvaluation(client=name, num_examples=int(n), correct=int(right), loss=float(loss))
+            for name, n, right, loss in rows
+        )
+
+    def _pass(self) -> tuple[Tensor, Tensor]:
+        """Whether each example is right, as int64, and its loss, as float64: both of shape ``(N,)``."""
+        correct, losses = [], []
+        batches = zip(self._inputs.split(EVALUATION_BATCH), self._labels.split(EVALUATION_BATCH), strict=True)
+        with torch.inference_mode():
+            for x, y in batches:
+                scores = self._model(x)
+                correct.append((scores.argmax(1) == y).long())
+                losses.append(F.cross_entropy(scores, y, reduction="none").double())
+        return torch.cat(correct), torch.cat(losses)

@@ -1,0 +1,100 @@
+"""One event loop that hosts a process's share of a fleet."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack
+
+import httpx
+import numpy as np
+
+from fedat_service.clock import LoopClock
+from workers.client import FedATClient, ModelCache, open_http
+from workers.fleet.evaluation import FleetEvaluator
+from workers.fleet.observer import Observer
+from workers.fleet.population import Population
+from workers.models.state import manifest_of
+from workers.training.torch_trainer import TorchTrainer
+from workers.worker import Tally, Worker, check_manifest
+
+_JITTER = 2
+"""Purpose number of the generators that draw back-offs."""
+
+
+async def host(
+    population: Population,
+    process: int,
+    executor: Executor,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> Tally:
+    """Run one process's share of a fleet until the federation is finished or all of it has dropped out.
+
+    Args:
+        population: The fleet's clients.
+        process: Which share; the first one also observes.
+        executor: Where training, evaluation and codecs run. It must do one thing at a time: the clients
+            share one torch module.
+        transport: Another way to the service than the network.
+
+    Raises:
+        ManifestError: If the federation is about another model.
+        FedATError: Whatever ends one of the clients ends all.
+    """
+    settings = population.settings
+    model = population.build_model()
+    async with AsyncExitStack() as stack:
+
+        async def connect(stream: int) -> FedATClient:
+            http = await stack.enter_async_context(open_http(settings.url, transport))
+            jitter = np.random.default_rng((settings.seed, _JITTER, stream))
+            return FedATClient(http, settings.federation, jitter=jitter)
+
+        onlooker = await connect(settings.num_clients + process)
+        view = await onlooker.view()
+        check_manifest(manifest_of(model), view.manifest.to_manifest())
+        models = ModelCache(settings.federation, manifest_of(model), executor)
+        clock = LoopClock(settings.rate or view.clock_rate)
+        workers = [
+            Worker(
+                settings.client_name(client),
+                population.num_examples(client),
+                TorchTrainer(model, population.train_data(client), population.test_data(client)),
+                client=await connect(client),
+                models=models,
+                clock=clock,
+                executor=executor,
+                pace=population.pace(client),
+                evaluates=settings.evaluate_on_task,
+            )
+            for client in settings.clients_of(process)
+        ]
+        observer = None
+        if process == 0 and settings.evaluate_every_s:
+            evaluate = FleetEvaluator(model, population)
+            observer = Observer(onlooker, models, clock, executor, evaluate, settings.evaluate_every_s)
+        return await _run_together(workers, observer)
+
+
+async def _run_together(workers: Sequence[Worker], observer: Observer | None) -> Tally:
+    """Run all until all are done; the first error ends the others and is raised."""
+    finished = asyncio.Event()
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_run_one(worker, finished)) for worker in workers]
+            if observer is not None:
+                group.create_task(observer.run(finished))
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+    return sum((task.result() for task in tasks), Tally())
+
+
+async def _run_one(worker: Worker, finished: asyncio.Event) -> Tally:
+    tally = await worker.run()
+    if tally.finished:
+        finished.set()
+    return tally
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = failures.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,83 @@
+"""Looks at the newest version from time to time, and reports how it does for every client."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+
+from fedat_service.clock import Clock
+from fedat_service.errors import ServiceRefused
+from fedat_service.params import Params
+from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.messages import ClientEvaluation, FederationView
+from workers.client import FedATClient, ModelCache
+
+Evaluate = Callable[[Params], Sequence[ClientEvaluation]]
+
+
+class Observer:
+    """Evaluates versions at a fixed cadence, and the last one when the federation is finished.
+
+    Args:
+        client: Its own way to the service.
+        models: Where fetched models are decoded.
+        clock: The federation's time.
+        executor: Where evaluation runs.
+        evaluate: What a version is worth to each client.
+        every_s: The cadence, in federation seconds.
+    """
+
+    def __init__(
+        self,
+        client: FedATClient,
+        models: ModelCache,
+        clock: Clock,
+        executor: Executor,
+        evaluate: Evaluate,
+        every_s: float,
+    ) -> None:
+        self._client = client
+        self._models = models
+        self._clock = clock
+        self._executor = executor
+        self._evaluate = evaluate
+        self._every_s = every_s
+        self._seen: int | None = None
+
+    async def run(self, finished: asyncio.Event) -> None:
+        """Observe until the federation is finished.
+
+        Args:
+            finished: Set by whoever learns first that it is, so that the last look need not wait.
+        """
+        while True:
+            view = await self._client.view()
+            if view.status != "awaiting-model":
+                await self._look(view)
+            if view.status == "finished":
+                return
+            await _first(self._clock.sleep(self._every_s), finished.wait())
+
+    async def _look(self, view: FederationView) -> None:
+        model = await self._client.fetch_newest(self._models, make_codec(view.method.codec))
+        if model.version == self._seen:
+            return
+        work = self._executor.submit(self._evaluate, model.params)
+        clients = await asyncio.wrap_future(work)
+        try:
+            if clients:
+                await self._client.post_evaluations(model.version, clients)
+        except ServiceRefused as refusal:
+            # Another observer, or an earlier run of this fleet, was there first.
+            if refusal.status != 409:
+                raise
+        self._seen = model.version
+
+
+async def _first(*waits: Awaitable[object]) -> None:
+    """Wait for the first of several waits; none of them is a request."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,63 @@
+"""One real client: your own model and data, at the pace of your own machine."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from fedat_service.clock import LoopClock
+from workers.client import FedATClient, ModelCache, Retry, open_http
+from workers.training.trainer import LocalTrainer
+from workers.worker import Tally, Worker
+
+
+def run_client(
+    url: str,
+    federation: str,
+    name: str,
+    trainer: LocalTrainer,
+    *,
+    num_examples: int,
+    evaluates: bool = True,
+    retry: Retry | None = None,
+) -> Tally:
+    """Work for a federation until it is finished.
+
+    The trainer's first act is to load the federation's model, and it refuses one that is not its own.
+
+    Args:
+        url: Where the service is: ``http://host:port``.
+        federation: Name of the federation.
+        name: This client's name, lower-case; the same name again is the same client.
+        trainer: Its model and data: a `TorchTrainer`, a `NumPyClientTrainer`, or your own.
+        num_examples: Size of its training set.
+        evaluates: Whether to report how each model it receives does on its own test data.
+        retry: How long to insist when the service is out of reach.
+
+    Returns:
+        What it did.
+
+    Raises:
+        ManifestError: If the federation is about another model.
+        ServiceRefused: If the service refuses the client.
+        NotNow: If the service is out of reach for too long.
+    """
+
+    async def run() -> Tally:
+        async with open_http(url) as http:
+            client = FedATClient(http, federation, jitter=np.random.default_rng(), retry=retry)
+            manifest = (await client.view()).manifest.to_manifest()
+            worker = Worker(
+                name,
+                num_examples,
+                trainer,
+                client=client,
+                models=ModelCache(federation, manifest, executor, capacity=1),
+                clock=LoopClock(),
+                executor=executor,
+                evaluates=evaluates,
+            )
+            return await worker.run()
+
+    with ThreadPoolExecutor(1) as executor:
+        return asyncio.run(run())

@@ -1,0 +1,46 @@
+"""A torch module as named NumPy arrays, in `state_dict` order, buffers included."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fedat_service.errors import ManifestError
+from fedat_service.params import Manifest, Params
+
+
+def manifest_of(module: nn.Module) -> Manifest:
+    """Describe a module: its tensors in `state_dict` order, parameters that learn marked as trainable.
+
+    Raises:
+        ManifestError: If a tensor is neither float32 nor int64.
+    """
+    trainable = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+    return Manifest.of(params_of(module), trainable)
+
+
+def params_of(module: nn.Module) -> dict[str, NDArray[Any]]:
+    """Copy the module's tensors; every array is C-contiguous, whatever the module's memory format."""
+    state = module.state_dict()
+    return {name: np.array(tensor.numpy(force=True), order="C") for name, tensor in state.items()}
+
+
+def load_params(module: nn.Module, params: Params) -> None:
+    """Copy `params` into the module's own tensors, which keep their memory format.
+
+    Raises:
+        ManifestError: If a tensor is missing, unknown to the module, or of another shape.
+    """
+    state = module.state_dict()
+    if strange := set(params).symmetric_difference(state):
+        where = "is missing" if min(strange) in state else "is unknown to the module"
+        raise ManifestError(f"tensor {min(strange)!r} {where}")
+    for name, tensor in state.items():
+        array = params[name]
+        if array.shape != tuple(tensor.shape):
+            raise ManifestError(
+                f"tensor {name!r} must have shape {list(tensor.shape)}, got {list(array.shape)}"
+            )
+        tensor.copy_(torch.tensor(array))

@@ -1,0 +1,203 @@
+"""One client of a federation: it asks for work, trains, takes its time, and sends the result."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import ParamSpec, TypeVar
+
+from fedat_service.clock import Clock
+from fedat_service.errors import ManifestError, ServiceRefused
+from fedat_service.params import Manifest
+from fedat_service.wire.messages import Evaluation, RegisterClient, Task
+from workers.client import FedATClient, GlobalModel, ModelCache
+from workers.training.trainer import LocalTrainer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_OVER = (404, 410)
+"""HTTP status of a task whose time is over, and of one that a service forgot."""
+
+
+class InlineExecutor(Executor):
+    """Runs work at once in the thread that submits it: for virtual time, which knows no threads."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `fn` now; the future is done."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is the future's, as in every executor
+            future.set_exception(error)
+        return future
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a simulated client takes, in federation seconds; a real client has `Pace()`.
+
+    Args:
+        latency_s: Seconds of the client's n-th participation, n from 0, from task to upload. What training
+            really takes is part of it; only the rest is waited for.
+        drop_at_s: When the client is gone for good, with whatever it is doing.
+    """
+
+    latency_s: Callable[[int], float] = lambda _: 0.0
+    drop_at_s: float = math.inf
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a client did.
+
+    Args:
+        tasks: Tasks it was given, profiling included.
+        late: Tasks that took longer than the client's latency: the machine is too slow for the clock's rate.
+        refused: Tasks whose time was over before the result was there.
+        finished: Whether it saw the end of the federation; else it dropped out.
+    """
+
+    tasks: int = 0
+    late: int = 0
+    refused: int = 0
+    finished: bool = False
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.tasks + other.tasks,
+            self.late + other.late,
+            self.refused + other.refused,
+            self.finished or other.finished,
+        )
+
+
+def check_manifest(own: Manifest, federation: Manifest) -> None:
+    """Check that a client's model is the federation's.
+
+    Raises:
+        ManifestError: If not; the message names the first tensor that differs.
+    """
+    for mine, theirs in zip_longest(own.tensors, federation.tensors, fillvalue="no further tensor"):
+        if mine != theirs:
+            raise ManifestError(f"this client's model has {mine}, the federation's has {theirs}")
+
+
+class Worker:
+    """The loop of one client.
+
+    Args:
+        name: The client's name; the same name again is the same client.
+        num_examples: Size of its training set.
+        trainer: Its model and data.
+        client: Its way to the service.
+        models: Where fetched models are decoded; may be shared.
+        clock: The federation's time.
+        executor: Where training runs: never on the event loop.
+        pace: How long it takes.
+        evaluates: Whether it reports how each model it receives does on its own test split.
+        wait_s: Longest long-poll, in real seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        num_examples: int,
+        trainer: LocalTrainer,
+        *,
+        client: FedATClient,
+        models: ModelCache,
+        clock: Clock,
+        executor: Executor,
+        pace: Pace | None = None,
+        evaluates: bool = False,
+        wait_s: float = 30.0,
+    ) -> None:
+        self._me = RegisterClient(name=name, num_examples=num_examples)
+        self._trainer = trainer
+        self._client = client
+        self._models = models
+        self._clock = clock
+        self._executor = executor
+        self._pace = pace or Pace()
+        self._evaluates = evaluates
+        self._wait_s = wait_s
+        self._tally = Tally()
+        self._over: str | None = None
+
+    async def run(self) -> Tally:
+        """Work until the federation is finished, or the client drops out.
+
+        Raises:
+            ServiceRefused: If the service refuses what no new task can cure: a bug must be seen.
+            NotNow: If the service is out of reach for too long.
+            TrainingError: If training gave something that must not be sent.
+        """
+        try:
+            await self._register()
+            stays = True
+            while stays and self._left_s() > 0:
+                task = await self._next_task()
+                if task is not None:
+                    stays = await self._work(task)
+        except ServiceRefused as refusal:
+            if refusal.status != 410:
+                raise
+            self._tally.finished = True
+        return self._tally
+
+    async def _register(self) -> None:
+        self._over = None
+        await self._client.register(self._me)
+
+    async def _next_task(self) -> Task | None:
+        wait_s = min(self._wait_s, self._left_s() / self._clock.rate)
+        try:
+            return await self._client.next_task(self._me.name, wait_s)
+        except ServiceRefused as refusal:
+            if refusal.status != 404:
+                raise
+        # The service has lost its memory of this client.
+        await self._register()
+        return None
+
+    async def _work(self, task: Task) -> bool:
+        """Do one task; False if the client drops out before it is done."""
+        due_s = self._clock.now() + self._pace.latency_s(self._tally.tasks)
+        self._tally.tasks += 1
+        try:
+            model = await self._client.fetch_model(task, self._models)
+            if self._evaluates and task.purpose == "train":
+                await self._evaluate(task, model)
+            result = await self._run(self._trainer.train, model.params, task.solver, task.seed)
+            self._tally.late += self._clock.now() > due_s
+            if not await self._wait_until(due_s):
+                return False
+            await self._client.put_update(task, result.params, result.num_examples, self._models)
+        except ServiceRefused as refusal:
+            if refusal.status not in _OVER or task.task == self._over:
+                raise
+            # Somebody else's round has closed, or the service has restarted. Given the same task again at
+            # once, there is something wrong.
+            self._over = task.task
+            self._tally.refused += 1
+        return True
+
+    async def _evaluate(self, task: Task, model: GlobalModel) -> None:
+        found = await self._run(self._trainer.evaluate, model.params)
+        if found.num_examples:
+            report = Evaluation(num_examples=found.num_examples, correct=found.correct, loss=found.loss)
+            await self._client.put_evaluation(task, report)
+
+    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.wrap_future(self._executor.submit(work, *args, **kwargs))
+
+    async def _wait_until(self, due_s: float) -> bool:
+        """Wait; False if the client drops out first."""
+        await self._clock.sleep(min(due_s, self._pace.drop_at_s) - self._clock.now())
+        return due_s < self._pace.drop_at_s and self._left_s() > 0
+
+    def _left_s(self) -> float:
+        return self._pace.drop_at_s - self._clock.now()
