@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from fedat_service.errors import ConfigError
-from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.messages import CreateFederation
+from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
 from workers.fleet.settings import FleetSettings
 

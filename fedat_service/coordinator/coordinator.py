@@ -291,8 +291,9 @@ class Coordinator:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the first task could be given out."""
-        return self._since_start_s(self.clock.now())
+        """Seconds since the first task could be given out, until the end."""
+        finished = self.state.status == "finished"
+        return self._since_start_s(self.state.now_s if finished else self.clock.now())
 
     def _since_start_s(self, at_s: float) -> float:
         started_s = self.state.started_at_s

@@ -10,7 +10,7 @@ from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.tasks import TaskId
 from fedat_service.http.body import expected_bytes, read_body, request_head_bytes
 from fedat_service.http.context import Federation, NamedTask, Parts
-from fedat_service.http.problems import RESPONSES
+from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
@@ -74,7 +74,7 @@ async def put_initial_model(request: Request, parts: Parts, federation: Federati
     return JSONResponse({"version": 0}, 201 if created else 200)
 
 
-@router.put(UPDATE, status_code=201, response_model=Receipt)
+@router.put(UPDATE, status_code=201, response_model=Receipt, responses=again(Receipt))
 async def put_update(request: Request, parts: Parts, federation: Federation, task: NamedTask) -> Response:
     """The result of a task: 201 the first time, 200 for the very same bytes again."""
     limit = max_bundle_bytes(federation.spec.manifest, make_codec(federation.spec.method.codec))

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from fedat_service.coordinator.views import client_view, task_view
 from fedat_service.federation.state import client_of
 from fedat_service.http.context import Federation, NamedTask, Parts
-from fedat_service.http.problems import RESPONSES
+from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.messages import (
     CLIENT_TASK,
     CLIENTS,
@@ -24,7 +24,7 @@ _MAX_JSON_BYTES = 64 << 10
 router = APIRouter(responses=RESPONSES, tags=["clients"], max_body_size=_MAX_JSON_BYTES)
 
 
-@router.post(CLIENTS, status_code=201)
+@router.post(CLIENTS, status_code=201, responses=again(ClientView))
 async def register(message: RegisterClient, federation: Federation, response: Response) -> ClientView:
     """Register a client, or find it again by its name."""
     response.status_code = 201 if await federation.register(message) else 200
@@ -45,7 +45,7 @@ async def next_task(
     return JSONResponse(task_view(federation, lease).model_dump(mode="json"))
 
 
-@router.post(TASK_EVALUATION, status_code=201)
+@router.post(TASK_EVALUATION, status_code=201, responses=again(Evaluation))
 async def evaluate_task(
     message: Evaluation, federation: Federation, task: NamedTask, response: Response
 ) -> Evaluation:

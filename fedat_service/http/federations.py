@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from fedat_service.coordinator.views import federation_view, metrics_view, tier_view, tiers_view
 from fedat_service.federation.state import tier_of
 from fedat_service.http.context import Federation, Parts
-from fedat_service.http.problems import RESPONSES
+from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.messages import (
     EVALUATIONS,
     FEDERATION,
@@ -31,7 +31,7 @@ _MAX_JSON_BYTES = 16 << 20
 router = APIRouter(responses=RESPONSES, tags=["federations"], max_body_size=_MAX_JSON_BYTES)
 
 
-@router.post(FEDERATIONS, status_code=201)
+@router.post(FEDERATIONS, status_code=201, responses=again(FederationView))
 async def create(message: CreateFederation, parts: Parts, response: Response) -> FederationView:
     """Create a federation; the very same request again answers 200."""
     coordinator, created = await parts.registry.create(message)
@@ -80,7 +80,7 @@ async def get_tier(federation: Federation, tier: int) -> TierView:
     return tier_view(federation, tier_of(federation.state, tier))
 
 
-@router.post(EVALUATIONS, status_code=201)
+@router.post(EVALUATIONS, status_code=201, responses=again(EvaluateVersion))
 async def evaluate(message: EvaluateVersion, federation: Federation, response: Response) -> EvaluateVersion:
     """An observer's metrics of one version over many clients' test splits."""
     response.status_code = 201 if await federation.evaluate_version(message) else 200

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -21,8 +22,13 @@ _TYPES = "https://fedat.invalid/problems/"
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "content": {PROBLEM_TYPE: {}}}
-    for status in (400, 404, 409, 410, 412, 413, 415, 422, 503)
+    for status in (400, 404, 405, 409, 410, 412, 413, 415, 422, 503)
 }
+
+
+def again(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Document that the very same request a second time is answered 200 and changes nothing."""
+    return {200: {"model": model, "description": "The same again: nothing changed."}}
 
 
 def problem(

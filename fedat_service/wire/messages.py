@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from fedat_service.params import Manifest, TensorSpec
 from fedat_service.wire.settings import (
@@ -47,11 +47,11 @@ Version = Annotated[Int, Field(ge=0, lt=2**53)]
 class TensorMessage(Strict):
     """One tensor of a manifest; `layer` defaults to the name up to its last dot."""
 
-    name: str
+    name: str = Field(min_length=1, max_length=128)
     shape: tuple[Annotated[Int, Field(ge=0, lt=2**40)], ...] = Field(max_length=8)
     dtype: Literal["float32", "int64"] = "float32"
     layer: str | None = None
-    trainable: bool | None = None
+    trainable: StrictBool | None = None
 
 
 class ManifestMessage(Strict):

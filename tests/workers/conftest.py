@@ -111,7 +111,15 @@ class FakeService:
         return httpx.Response(200, json=view)
 
     def _clients(self, _: httpx.Request) -> httpx.Response:
-        view = {"name": "c000", "num_examples": 8, "status": "tiered", "tier": 1, "latency_s": 1.0, "reason": ""}
+        view = {
+            "name": "c000",
+            "num_examples": 8,
+            "status": "tiered",
+            "tier": 1,
+            "latency_s": 1.0,
+            "reason": "",
+            "accuracy": None,
+        }
         return httpx.Response(201, json=view)
 
     def _task(self, _: httpx.Request) -> httpx.Response:
@@ -137,7 +145,12 @@ class FakeService:
 
 
 def problem(status: int, kind: str, detail: str = "no", **headers: str) -> httpx.Response:
-    document = {"type": f"https://fedat.invalid/problems/{kind}", "title": "t", "status": status, "detail": detail}
+    document = {
+        "type": f"https://fedat.invalid/problems/{kind}",
+        "title": "t",
+        "status": status,
+        "detail": detail,
+    }
     return httpx.Response(status, json=document, headers={"Content-Type": PROBLEM_TYPE, **headers})
 
 

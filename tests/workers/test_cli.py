@@ -58,7 +58,9 @@ def test_a_preset_stands_for_its_whole_method(command, sent):
 def test_what_is_given_changes_the_preset_and_nothing_else(command, sent):
     plain = created(command, sent, "--preset", "fedavg").method
     words = ["--lr", "0.5", "--epochs", "2", "--batch-size", "7", "--prox-mu", "0.1"]
-    method = created(command, sent, "--preset", "fedavg", *words, "--codec", "polyline", "--precision", "5").method
+    method = created(
+        command, sent, "--preset", "fedavg", *words, "--codec", "polyline", "--precision", "5"
+    ).method
     assert (method.solver.lr, method.solver.epochs, method.solver.batch_size, method.solver.prox_mu) == (
         0.5, 2, 7, 0.1
     )  # fmt: skip
@@ -68,10 +70,25 @@ def test_what_is_given_changes_the_preset_and_nothing_else(command, sent):
 
 
 def test_rounds_tiers_and_the_end_are_what_was_asked_for(command, sent):
-    words = ["--tiers", "3", "--cohort", "4", "--deadline", "90", "--start-clients", "12", "--max-time", "500"]
+    words = [
+        "--tiers",
+        "3",
+        "--cohort",
+        "4",
+        "--deadline",
+        "90",
+        "--start-clients",
+        "12",
+        "--max-time",
+        "500",
+    ]
     message = created(command, sent, *words, "--max-versions", "9", "--target-accuracy", "0.8", "--seed", "3")
     assert message.tiering.num_tiers == 3
-    assert (message.rounds.cohort_size, message.rounds.deadline_s, message.rounds.start_clients) == (4, 90, 12)
+    assert (message.rounds.cohort_size, message.rounds.deadline_s, message.rounds.start_clients) == (
+        4,
+        90,
+        12,
+    )
     assert (message.stop.max_time_s, message.stop.max_versions, message.stop.target_accuracy) == (500, 9, 0.8)
     assert message.seed == 3
 

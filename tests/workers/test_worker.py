@@ -33,7 +33,7 @@ class Trainer:
 
 @pytest.fixture
 def work(virtually, connect, models):
-    """`work(**options)` runs a worker to its end; gives its tally and when that was, in federation seconds."""
+    """`work(**options)` runs a worker to its end; gives its tally and the federation's time then."""
 
     def run(trainer=None, rate=1.0, **options):
         async def main():
@@ -42,7 +42,13 @@ def work(virtually, connect, models):
                 "c000",
                 8,
                 trainer or Trainer(),
-                **{"client": connect(), "models": models, "clock": clock, "executor": InlineExecutor(), **options},
+                **{
+                    "client": connect(),
+                    "models": models,
+                    "clock": clock,
+                    "executor": InlineExecutor(),
+                    **options,
+                },
             )
             return await worker.run(), clock.now()
 

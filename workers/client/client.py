@@ -37,7 +37,7 @@ from fedat_service.wire.messages import (
     TiersView,
 )
 from workers.client.exchange import Answer, Exchange, Retry
-from workers.client.models import GlobalModel, ModelCache
+from workers.client.models import GlobalModel, Key, ModelCache
 
 Message = TypeVar("Message", bound=BaseModel)
 
@@ -71,7 +71,7 @@ class FedATClient:
         self.federation = federation
         self._exchange = Exchange(http, retry or Retry(), jitter)
         self._accept_encoding = accept_encoding
-        self._held: tuple[str, str] | None = None
+        self._held: Key | None = None
 
     async def create_federation(self, message: CreateFederation) -> FederationView:
         """Create the federation; the very same message again finds it."""
@@ -136,19 +136,23 @@ class FedATClient:
             ServiceRefused: With status 404 or 410 if the version is gone.
             WireError: If the bytes are not what was asked for.
         """
-        layers = ",".join(task.fetch_layers)
-        query = {"version": str(task.base_version), "layers": layers, "task": task.task}
-        model = await self._fetch(query, models, make_codec(task.codec))
+        query = {
+            "version": str(task.base_version),
+            "layers": ",".join(task.fetch_layers),
+            "task": task.task,
+        }
+        model = await self._fetch(query, task.fetch_layers, models, make_codec(task.codec))
         if model.version != task.base_version:
             raise WireError(f"asked for version {task.base_version}, got {model.version}", "version")
         return model
 
     async def fetch_newest(self, models: ModelCache, codec: Codec) -> GlobalModel:
         """Fetch the newest version of the whole model, which travels in `codec`."""
-        return await self._fetch({}, models, codec)
+        return await self._fetch({}, models.manifest.layers, models, codec)
 
-    async def _fetch(self, query: dict[str, str], models: ModelCache, codec: Codec) -> GlobalModel:
-        layers = query.get("layers", "")
+    async def _fetch(
+        self, query: dict[str, str], layers: tuple[str, ...], models: ModelCache, codec: Codec
+    ) -> GlobalModel:
         held = self._held
         known = models.get(held) if held is not None and held[0] == layers else None
         headers = {"Accept": BUNDLE_TYPE, "Accept-Encoding": self._accept_encoding}
@@ -161,7 +165,7 @@ class FedATClient:
         if answer.status != 304:
             etag = answer.headers.get("etag")
             self._held = None if etag is None else (layers, etag)
-            return await models.decode(self._held, answer.body)
+            return await models.decode(self._held, answer.body, layers)
         if known is None:
             raise WireError("304 for a model that this client does not hold", "etag")
         return await known

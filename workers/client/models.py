@@ -9,11 +9,10 @@ from functools import partial
 from typing import TypeVar
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Params, to_model, to_params
+from fedat_service.params import Manifest, Params, to_model
 from fedat_service.wire.bundle import (
     Bundle,
-    check_bundle,
-    decode_model,
+    decode_bundle,
     encode_bundle,
     model_entries,
     parse_bundle,
@@ -31,7 +30,7 @@ class GlobalModel:
     params: Params
 
 
-_Key = tuple[str, str]
+Key = tuple[tuple[str, ...], str]
 """Which layers, and the entity tag that the service gave them."""
 
 
@@ -50,19 +49,19 @@ class ModelCache:
         self.manifest = manifest
         self._executor = executor
         self._capacity = capacity
-        self._models: OrderedDict[_Key, asyncio.Future[GlobalModel]] = OrderedDict()
+        self._models: OrderedDict[Key, asyncio.Future[GlobalModel]] = OrderedDict()
 
-    def get(self, key: _Key | None) -> asyncio.Future[GlobalModel] | None:
+    def get(self, key: Key | None) -> asyncio.Future[GlobalModel] | None:
         """The model kept under a key, if it still is."""
         return None if key is None else self._models.get(key)
 
-    async def decode(self, key: _Key | None, body: bytearray) -> GlobalModel:
+    async def decode(self, key: Key | None, body: bytearray, layers: tuple[str, ...]) -> GlobalModel:
         """Check a bundle and turn it into parameters, unless that was done under the same key before.
 
         Raises:
-            WireError: If it is not a version of this federation's model.
+            WireError: If it is not a version of exactly these layers of this federation's model.
         """
-        work = partial(_decode, body, self.federation, self.manifest)
+        work = partial(_decode, body, self.federation, self.manifest, layers)
         if key is None:
             return await self._run(work)
         if key not in self._models:
@@ -89,15 +88,20 @@ class ModelCache:
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _decode(body: bytearray, federation: str, manifest: Manifest) -> GlobalModel:
+def _decode(body: bytearray, federation: str, manifest: Manifest, layers: tuple[str, ...]) -> GlobalModel:
     bundle = parse_bundle(body, manifest)
-    check_bundle(bundle)
     if bundle.federation != federation or bundle.version is None:
         raise WireError(
             f"expected a version of {federation!r}, got version {bundle.version} of {bundle.federation!r}",
             "federation",
         )
-    return GlobalModel(bundle.version, to_params(decode_model(bundle, manifest), manifest))
+    sent = {entry.tensor.layer for entry in bundle.entries}
+    if wrong := sent.symmetric_difference(layers):
+        raise WireError(
+            f"layer {min(wrong)!r} {'is missing' if min(wrong) in layers else 'was not asked for'}"
+        )
+    # Decoding checks every value, as `check_bundle` does.
+    return GlobalModel(bundle.version, decode_bundle(bundle))
 
 
 def _encode(

@@ -11,6 +11,7 @@ from fedat_service.params import Params
 from fedat_service.wire.messages import ClientEvaluation
 from workers.fleet.population import Population
 from workers.models.state import load_params
+from workers.training.batches import Batches
 from workers.training.torch_trainer import EVALUATION_BATCH
 
 
@@ -27,8 +28,7 @@ class FleetEvaluator:
             population.settings.client_name(client) for client, (_, y) in enumerate(tests) if len(y)
         ]
         self._sizes = np.array([len(y) for _, y in tests if len(y)], np.int64)
-        self._inputs = torch.from_numpy(np.concatenate([x for x, _ in tests]))
-        self._labels = torch.from_numpy(np.concatenate([y for _, y in tests]))
+        self._tests = Batches((np.concatenate([x for x, _ in tests]), np.concatenate([y for _, y in tests])))
 
     def __call__(self, params: Params) -> Sequence[ClientEvaluation]:
         """Evaluate `params` for every client: right answers, and mean cross-entropy."""
@@ -49,9 +49,8 @@ class FleetEvaluator:
     def _pass(self) -> tuple[Tensor, Tensor]:
         """Whether each example is right, as int64, and its loss, as float64: both of shape ``(N,)``."""
         correct, losses = [], []
-        batches = zip(self._inputs.split(EVALUATION_BATCH), self._labels.split(EVALUATION_BATCH), strict=True)
         with torch.inference_mode():
-            for x, y in batches:
+            for x, y in self._tests.in_order(EVALUATION_BATCH):
                 scores = self._model(x)
                 correct.append((scores.argmax(1) == y).long())
                 losses.append(F.cross_entropy(scores, y, reduction="none").double())

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from itertools import count
 
 import numpy as np
 from rich.console import Console
@@ -43,22 +44,21 @@ async def run_visibly(settings: FleetSettings, console: Console) -> Tally:
 
 
 async def _watch(client: FedATClient, console: Console) -> None:
-    evaluated, shown, look = None, None, 0
+    evaluated: AccuracyPoint | None = None
+    shown = ""
     with console.status("starting") as status:
-        while True:
+        for look in count():
             try:
                 view = await client.view()
                 if look % _LOOKS_PER_EVALUATION == 0:
                     evaluated = await _newest_evaluation(client)
-                text = describe(view, evaluated)
+                text, state = describe(view, evaluated), f"{view.status} {evaluated}"
             except NotNow as error:
-                text = str(error)
+                text = state = str(error)
             status.update(text)
-            state = (view.status, evaluated)
             if not console.is_terminal and state != shown:
                 console.print(text, highlight=False)
-                shown = state
-            look += 1
+            shown = state
             await LoopClock().sleep(_LOOK_EVERY_S)
 
 

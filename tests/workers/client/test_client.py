@@ -9,8 +9,8 @@ from fedat_service.wire.messages import (
     BUNDLE_TYPE,
     ClientEvaluation,
     CreateFederation,
-    Evaluation,
     EvaluateVersion,
+    Evaluation,
     ManifestMessage,
     RegisterClient,
 )
@@ -121,8 +121,8 @@ def test_an_answer_not_modified_to_who_holds_nothing_is_refused(virtually, conne
     [
         ({"version": 9}, "asked for version 3, got 9"),
         ({"federation": "other"}, "got version 3 of 'other'"),
-        ({"version": None}, "expected a version of 'f'"),
-        ({"entries": ()}, ""),
+        ({"version": None, "base_version": 3, "num_examples": 1}, "expected a version of 'f'"),
+        ({"entries": ()}, "layer 'fc' is missing"),
     ],
 )
 def test_another_model_than_was_asked_for_is_refused(virtually, connect, service, models, header, message):
@@ -219,7 +219,9 @@ def test_evaluations_are_reported(virtually, connect, service):
 
     virtually(main())
     of_version, of_task = service.requests
-    assert EvaluateVersion.model_validate_json(of_version.content) == EvaluateVersion(version=3, clients=clients)
+    assert EvaluateVersion.model_validate_json(of_version.content) == EvaluateVersion(
+        version=3, clients=clients
+    )
     assert of_task.url.path.endswith("/tasks/t1.r1.s0.c000/evaluation")
 
 

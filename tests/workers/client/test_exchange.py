@@ -81,7 +81,7 @@ def test_back_off_is_jittered_fully_below_a_ceiling_that_doubles_up_to_its_cap(v
 def test_it_gives_up_after_its_attempts(virtually):
     async def main():
         asking, asked_s = exchange([httpx.ConnectError("refused")] * 9, Retry(4, base_s=0.0, cap_s=0.0))
-        with pytest.raises(NotNow, match="no answer from http://service.*refused"):
+        with pytest.raises(NotNow, match=r"no answer from http://service.*refused"):
             await asking.send("GET", "/x")
         return len(asked_s)
 

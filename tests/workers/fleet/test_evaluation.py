@@ -14,7 +14,9 @@ def test_one_pass_gives_every_client_what_its_own_evaluation_gives(fleet, partit
     params = params_of(model)
     found = {e.client: e for e in FleetEvaluator(model, population)(params)}
     for client in range(9):
-        alone = TorchTrainer(model, population.train_data(client), population.test_data(client)).evaluate(params)
+        alone = TorchTrainer(model, population.train_data(client), population.test_data(client)).evaluate(
+            params
+        )
         if alone.num_examples == 0:
             assert population.settings.client_name(client) not in found
             continue

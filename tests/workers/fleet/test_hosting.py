@@ -13,7 +13,7 @@ from workers.worker import InlineExecutor
 
 @pytest.fixture
 def simulate(served, federation):
-    """`simulate(settings, **fields)`: a whole federation in virtual time; gives tallies, view, metrics, model."""
+    """`simulate(settings, **fields)`: a federation in virtual time; gives tallies, view, metrics, model."""
 
     def run(settings, **fields):
         async def main(transport):

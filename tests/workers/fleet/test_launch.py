@@ -29,57 +29,61 @@ def test_the_error_of_one_process_ends_the_fleet_with_its_message(live_url, flee
         run_fleet(fleet(url=live_url, federation="nowhere"))
 
 
-def test_a_process_that_is_killed_ends_the_fleet_and_no_process_stays_behind(
-    live_url, fleet, federation, monkeypatch
-):
-    settings = fleet(url=live_url, federation="killed", latency="none")
-    create(live_url, settings, lambda s: federation(s).model_copy(update={"stop": {}}))
-    started = []
+class Started:
+    """The processes of a fleet, and when both are there."""
+
+    def __init__(self):
+        self.processes = []
+        self.both = asyncio.Event()
+
+    def add(self, process):
+        self.processes.append(process)
+        if len(self.processes) == 2:
+            self.both.set()
+
+    def are_gone(self):
+        for process in self.processes:
+            with pytest.raises(ProcessLookupError):
+                os.kill(process.pid, 0)
+        return len(self.processes) == 2
+
+
+@pytest.fixture
+def started(monkeypatch):
+    started = Started()
     start = launching._start
 
     async def noted(index):
         process = await start(index)
-        started.append(process)
+        started.add(process)
         return process
 
     monkeypatch.setattr(launching, "_start", noted)
+    return started
 
+
+def test_a_process_that_is_killed_ends_the_fleet_and_no_process_stays_behind(live_url, fleet, started):
     async def main():
-        fleet_task = asyncio.ensure_future(launch(settings))
-        while len(started) < 2:
-            await asyncio.sleep(0.01)
-        started[1].send_signal(signal.SIGKILL)
+        running = asyncio.ensure_future(launch(fleet(url=live_url)))
+        await started.both.wait()
+        started.processes[1].send_signal(signal.SIGKILL)
         with pytest.raises(FleetFailed, match="status -9"):
-            await fleet_task
+            await running
 
     asyncio.run(main())
-    for process in started:
-        with pytest.raises(ProcessLookupError):
-            os.kill(process.pid, 0)
+    assert started.are_gone()
 
 
-def test_a_fleet_that_is_cancelled_leaves_no_process_behind(live_url, fleet, monkeypatch):
-    started = []
-    start = launching._start
-
-    async def noted(index):
-        started.append(await start(index))
-        return started[-1]
-
-    monkeypatch.setattr(launching, "_start", noted)
-
+def test_a_fleet_that_is_cancelled_leaves_no_process_behind(live_url, fleet, started):
     async def main():
-        fleet_task = asyncio.ensure_future(launch(fleet(url=live_url)))
-        while len(started) < 2:
-            await asyncio.sleep(0.01)
-        fleet_task.cancel()
+        running = asyncio.ensure_future(launch(fleet(url=live_url)))
+        await started.both.wait()
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await fleet_task
+            await running
 
     asyncio.run(main())
-    for process in started:
-        with pytest.raises(ProcessLookupError):
-            os.kill(process.pid, 0)
+    assert started.are_gone()
 
 
 def test_a_process_ends_when_whoever_started_it_is_gone(fleet):

@@ -11,7 +11,7 @@ from workers.worker import InlineExecutor
 
 @pytest.fixture
 def observe(virtually, connect, models, service):
-    """`observe(plan)` observes every 10 s while `plan(service, finished)` runs; gives the reported versions."""
+    """`observe(plan)` observes every 10 s while `plan(finished)` runs; gives the versions it reported."""
 
     def run(plan):
         async def main():
@@ -78,4 +78,6 @@ def test_any_other_refusal_is_raised(observe, service, refusal):
 def test_a_model_that_has_not_changed_is_not_sent_again(observe, service):
     observe(versions_over_time(service, [1, 1, 1]))
     fetches = [r for r in service.requests if r.url.path.endswith("/model")]
-    assert ["if-none-match" in fetch.headers for fetch in fetches] == [False, True, True, True][: len(fetches)]
+    assert ["if-none-match" in fetch.headers for fetch in fetches] == [False, True, True, True][
+        : len(fetches)
+    ]

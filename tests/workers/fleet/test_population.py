@@ -68,7 +68,9 @@ def test_what_cannot_be_is_refused(fleet, fields, error):
 def mine(monkeypatch):
     module = ModuleType("mine")
     module.load = lambda: load("digits")
-    module.build = lambda shape, classes: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))
+    module.build = lambda shape, classes: torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, classes)
+    )
     module.nothing = lambda *_: None
     monkeypatch.setitem(sys.modules, "mine", module)
 
