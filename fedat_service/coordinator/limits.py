@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedat_service.wire.settings import Float, Int, Strict
+from fedat_service.wire.settings import Strict
 
 
 class Limits(Strict):
@@ -17,7 +17,7 @@ class Limits(Strict):
         max_wait_s: Longest long-poll, in real seconds.
     """
 
-    max_parameters: Annotated[Int, Field(ge=1)] = 200_000_000
-    max_federations: Annotated[Int, Field(ge=1)] = 1_000
-    max_uploads_bytes: Annotated[Int, Field(ge=1)] = 1 << 30
-    max_wait_s: Annotated[Float, Field(ge=0)] = 60.0
+    max_parameters: Annotated[int, Field(ge=1)] = 200_000_000
+    max_federations: Annotated[int, Field(ge=1)] = 1_000
+    max_uploads_bytes: Annotated[int, Field(ge=1)] = 1 << 30
+    max_wait_s: Annotated[float, Field(ge=0)] = 60.0

@@ -96,11 +96,17 @@ ALWAYS_INLINE size_t settle_block(uint32_t *z, size_t n, size_t lag, uint32_t co
     for (size_t i = 0; i < n; i++)
         z[i] = z[i] >> 1 ^ (0u - (z[i] & 1));
     if (lag) {
+        /* Two at a time: the next of each column, or the next two of the only one. */
         uint32_t older = column[0], newer = column[1];
-        for (size_t i = 0; i < n; i++) {
-            z[i] += lag == 2 ? older : newer;
+        size_t i = 0;
+        for (; i + 1 < n; i += 2) {
+            older = z[i] += lag == 2 ? older : newer;
+            newer = z[i + 1] += lag == 2 ? newer : older;
+        }
+        if (i < n) {
+            uint32_t last = z[i] += lag == 2 ? older : newer;
             older = newer;
-            newer = z[i];
+            newer = last;
         }
         column[0] = older;
         column[1] = newer;
