@@ -14,6 +14,8 @@ FedATError
 │   ├── TooLarge           more bytes than the resource takes
 │   ├── UnsupportedMedia   not a content type or encoding the resource takes
 │   └── NotNow             try again after `retry_after_s`
+├── Deadlock               on virtual time everything waits and nothing will happen
+├── ThreadForbidden        on virtual time something asked for a thread
 ├── DataMissing            a data set is not on this machine; says how to get it
 ├── DataDamaged            a data file is not what it should be: cut short, another hash, no image
 ├── TrainingError          local training produced something that must not be sent
@@ -124,6 +126,14 @@ class NotNow(RequestError):
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.retry_after_s = retry_after_s
+
+
+class Deadlock(FedATError):
+    """On virtual time everything waits and nothing will happen; the message says who waits where."""
+
+
+class ThreadForbidden(FedATError):
+    """On virtual time something asked for a thread."""
 
 
 class DataMissing(FedATError, FileNotFoundError):

@@ -21,21 +21,22 @@ class Context:
     budget: UploadBudget
 
 
-def context_of(request: Request) -> Context:
+async def context_of(request: Request) -> Context:
     """The running service's parts."""
     context: Context = request.app.state.context
     return context
 
 
+# Dependencies are coroutines: the framework would run plain functions in threads, for nothing.
 Parts = Annotated[Context, Depends(context_of)]
 
 
-def coordinator_of(parts: Parts, federation: Annotated[str, Path(max_length=64)]) -> Coordinator:
+async def coordinator_of(parts: Parts, federation: Annotated[str, Path(max_length=64)]) -> Coordinator:
     """The federation that the path names."""
     return parts.registry.find(federation)
 
 
-def task_of(task: Annotated[str, Path(max_length=128)]) -> TaskId:
+async def task_of(task: Annotated[str, Path(max_length=128)]) -> TaskId:
     """The task that the path names."""
     return TaskId.parse(task)
 

@@ -51,15 +51,14 @@ ALWAYS_INLINE size_t read_value(const uint8_t *b, size_t rest, uint32_t *z, enum
     size_t length = (size_t)((mine & EVERY_BYTE(1)) * EVERY_BYTE(1) >> 56);
     /* Below 63 the sixth bit of `six` is not set; above 126 it is carried away, or the byte's top bit is. */
     uint64_t wrong = (raw | ~(six << 1)) & (EVERY_BYTE(0x80) >> 8);
-    *fault = wrong & mine << 2 ? BAD_BYTE
-             : length > (rest < MAX_CHARS ? rest : MAX_CHARS) ? (rest > MAX_CHARS ? TOO_LONG : UNTERMINATED)
-                                                              : FINE;
-    if (*fault)
-        return 0;
     uint64_t value = gather(six & mine & (EVERY_BYTE(0x1f) >> 8));
-    *z = (uint32_t)value;
-    if (value >> 32)
+    if (wrong & mine << 2)
+        *fault = BAD_BYTE;
+    else if (length > (rest < MAX_CHARS ? rest : MAX_CHARS))
+        *fault = rest > MAX_CHARS ? TOO_LONG : UNTERMINATED;
+    else if (value >> 32)
         *fault = OUT_OF_RANGE;
+    *z = (uint32_t)value;
     return *fault ? 0 : length;
 }
 

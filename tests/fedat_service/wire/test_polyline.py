@@ -1,4 +1,6 @@
+import sys
 from fractions import Fraction
+from importlib.util import find_spec, module_from_spec
 from math import floor
 
 import numpy as np
@@ -120,7 +122,7 @@ def test_every_layout_follows_its_definition(backend, layout, data, precision):
 
 
 @every_backend
-@pytest.mark.parametrize("size", [1, 2, 71, 72, 73, 1023, 1024, 1025, 2049, 40_001])
+@pytest.mark.parametrize("size", [1, 2, 72, 1023, 1025, 40_001])
 @pytest.mark.parametrize("spread", [1e-4, 0.05, 2.0, 10_000.0])
 def test_long_arrays_are_the_bytes_and_floats_of_the_package(backend, size, spread):
     values = float32(np.random.default_rng(size).normal(0.0, spread, size))
@@ -276,14 +278,6 @@ def test_a_read_only_sum_is_refused(backend):
 
 
 @every_backend
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_payloads_may_be_any_bytes(backend, kind):
-    payload = kind(backend.encode(float32([0.5, -0.25, 1.0]), 4))
-    assert backend.decode(payload, 3, 4).tolist() == [0.5, -0.25, 1.0]
-    backend.check(payload, 3)
-
-
-@every_backend
 @every_layout
 def test_size_bounds_hold_the_shortest_and_the_longest_payload(backend, layout):
     top = limit(4)
@@ -294,5 +288,13 @@ def test_size_bounds_hold_the_shortest_and_the_longest_payload(backend, layout):
 
 
 def test_the_fastest_backend_is_the_default():
-    assert polyline.backend == next(iter(BACKENDS))
-    assert list(BACKENDS)[-1] == "numpy"
+    assert (polyline.backend, "numpy") == (next(iter(BACKENDS)), list(BACKENDS)[-1])
+
+
+def test_numpy_serves_where_the_extension_is_not_built(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fedat_service.wire._polyline", None)
+    spec = find_spec("fedat_service.wire.polyline")
+    bare = module_from_spec(spec)
+    spec.loader.exec_module(bare)
+    assert bare.backend == "numpy"
+    assert bare.encode(float32([38.5, -120.2]), 5) == b"_p~iF~ps|U"

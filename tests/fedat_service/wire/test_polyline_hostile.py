@@ -25,6 +25,35 @@ def outcome(operation, *arguments):
     return result.tobytes() if isinstance(result, np.ndarray) else result
 
 
+@every_backend
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_payloads_may_be_any_bytes(backend, kind):
+    payload = kind(backend.encode(float32([0.5, -0.25, 1.0]), 4))
+    assert backend.decode(payload, 3, 4).tolist() == [0.5, -0.25, 1.0]
+    backend.check(payload, 3)
+
+
+MISUSES = {
+    "a lag that would reach before the values": lambda c: c.encode(np.zeros(4, np.float32), 1e4, 3),
+    "a negative lag": lambda c: c.check(b"?", 1, -1),
+    "a negative count": lambda c: c.check(b"?", -1, 0),
+    "half a float": lambda c: c.encode(b"123456", 1e4, 0),
+    "half a double": lambda c: c.add(b"?", bytearray(12), 1.0, 0),
+    "unaligned values": lambda c: c.decode(b"?", memoryview(bytearray(9))[1:5], 1e4, 0),
+    "a factor that divides by zero": lambda c: c.decode(b"?", np.zeros(1, np.float32), 0.0, 0),
+    "a factor that is no number": lambda c: c.encode(np.zeros(4, np.float32), np.nan, 0),
+    "a read-only result": lambda c: c.decode(b"?", b"1234", 1e4, 0),
+    "text": lambda c: c.check("?", 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in BACKENDS if name != "numpy"])
+@pytest.mark.parametrize("misuse", MISUSES.values(), ids=MISUSES.keys())
+def test_the_c_half_keeps_its_memory_safe_by_itself(name, misuse):
+    with pytest.raises((ValueError, TypeError, BufferError)):
+        misuse(BACKENDS[name].kernels)
+
+
 MALFORMED = {
     "empty": (b"", 2, "flat", "only 0 of 2 values"),
     "too few": (b"??", 3, "flat", "only 2 of 3 values"),
@@ -112,7 +141,7 @@ def hostile(draw):
     return bytes(payload), max(0, values.size + draw(st.sampled_from([0, 0, 0, -1, 1]))), layout
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(hostile())
 def test_all_backends_agree_on_hostile_bytes(given_bytes):
     payload, count, layout = given_bytes
