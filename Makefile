@@ -33,7 +33,7 @@ clean: ## forget the environment and all results
 	rm -rf .venv build dist *.egg-info runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	find fedat_service -name '*.so' -delete
 
-.venv/demo.ok: pyproject.toml constraints.txt setup.py fedat_service/wire/_polyline.c
+.venv/demo.ok: pyproject.toml constraints.txt setup.py $(wildcard fedat_service/wire/_polyline*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) -e '.[worker,report]'
 	touch $@

@@ -26,7 +26,7 @@ def read_submission(body: bytes | bytearray, spec: Spec) -> Submission:
         Unprocessable: If the bytes are no bundle of this model; `field` names the part at fault.
     """
     bundle = _read(body, spec)
-    return Submission(bundle, hashlib.blake2b(body, digest_size=16).hexdigest())
+    return Submission(bundle, hashlib.sha256(body).hexdigest())
 
 
 def read_initial_model(body: bytes | bytearray, spec: Spec) -> Model:
