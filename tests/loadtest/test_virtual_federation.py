@@ -1,0 +1,70 @@
+"""The real service and the real worker loop in one process, on virtual time: the same seed, the same log."""
+
+import httpx
+import numpy as np
+
+from fedat_service.coordinator.offload import inline
+from fedat_service.federation.events import to_record
+from fedat_service.http.app import create_app
+from fedat_service.store.memory import MemoryStore
+from fedat_service.virtual import run_virtual
+from fedat_service.wire.messages import CreateFederation, ManifestMessage
+from fedat_service.wire.settings import Rounds, Stop, Tiering
+from workers.client import FedATClient, open_http
+from workers.fleet.hosting import host
+from workers.fleet.population import Population
+from workers.fleet.settings import FleetSettings
+from workers.models.state import manifest_of
+from workers.worker import InlineExecutor
+
+NUM_CLIENTS = 12
+
+
+async def federation(seed: int):
+    store = MemoryStore()
+    app = create_app(store=store, offload=inline)
+    fleet = FleetSettings(
+        url="http://service",
+        federation="f",
+        num_clients=NUM_CLIENTS,
+        num_processes=1,
+        model="logistic",
+        evaluate_every_s=100.0,
+        num_unstable=2,
+        drop_horizon_s=400.0,
+        seed=seed,
+    )
+    population = Population(fleet)
+    message = CreateFederation(
+        name="f",
+        method="fedat",
+        manifest=ManifestMessage.of(manifest_of(population.build_model())),
+        tiering=Tiering(num_tiers=3),
+        rounds=Rounds(start_clients=NUM_CLIENTS, cohort_size=3, deadline_s=90.0),
+        stop=Stop(max_time_s=400.0),
+        seed=seed,
+    )
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with open_http(fleet.url, transport) as http:
+            client = FedATClient(http, "f", jitter=np.random.default_rng(0))
+            await client.create_federation(message)
+            await host(population, 0, InlineExecutor(), transport)
+            metrics = await client.metrics()
+            tiers = await client.tiers()
+    return [to_record(event) for event in store.events("f")], metrics, tiers
+
+
+def test_the_same_seed_gives_the_same_log_and_another_seed_another():
+    first, again, other = [run_virtual(federation(seed))[0] for seed in (1, 1, 2)]
+    assert first == again
+    assert first != other
+
+
+def test_virtual_time_is_the_time_of_the_latency_model():
+    _, metrics, tiers = run_virtual(federation(1))
+    assert metrics.versions[-1].at_s <= 400.0
+    assert len(metrics.versions) > 10
+    latencies = [tier.latency_quantiles_s["p50"] for tier in tiers.tiers if tier.latency_quantiles_s]
+    assert latencies == sorted(latencies)
+    assert latencies[0] >= 20.0
