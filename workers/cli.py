@@ -94,8 +94,10 @@ def create(
         stop=_checked(Stop, **stop),
         seed=seed,
     )
+    _hush_retries()
     view = asyncio.run(create_federation(url, message, described))
-    Console(stderr=True).print(f"federation {view.name}: {view.status}, {view.reason}", highlight=False)
+    why = f", {view.reason}" if view.reason else ""
+    Console(stderr=True).print(f"federation {view.name}: {view.status}{why}", highlight=False)
 
 
 def fleet(
@@ -168,6 +170,7 @@ def fleet(
     )
     with _extras():
         from workers.fleet.progress import run_visibly
+    _hush_retries()
     console = Console(stderr=True)
     try:
         tally = asyncio.run(_until_terminated(run_visibly(settings, console)))
@@ -210,6 +213,13 @@ def _checked(settings: type[Message], **values: Any) -> Message:  # noqa: ANN401
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or settings.__name__
         raise ConfigError(f"{where}: {first['msg']}") from error
+
+
+def _hush_retries() -> None:
+    """Somebody at a terminal is told by the error that comes in the end, not by every attempt."""
+    from stamina.instrumentation import set_on_retry_hooks
+
+    set_on_retry_hooks([])
 
 
 async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:

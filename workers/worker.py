@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from fedat_service.clock import Clock
 from fedat_service.errors import ManifestError, ServiceRefused
-from fedat_service.params import Manifest
+from fedat_service.params import Manifest, TensorSpec
 from fedat_service.wire.messages import Evaluation, RegisterClient, Task
 from workers.client import FedATClient, GlobalModel, ModelCache
 from workers.training.trainer import LocalTrainer
@@ -80,9 +80,18 @@ def check_manifest(own: Manifest, federation: Manifest) -> None:
     Raises:
         ManifestError: If not; the message names the first tensor that differs.
     """
-    for mine, theirs in zip_longest(own.tensors, federation.tensors, fillvalue="no further tensor"):
+    for mine, theirs in zip_longest(own.tensors, federation.tensors):
         if mine != theirs:
-            raise ManifestError(f"this client's model has {mine}, the federation's has {theirs}")
+            raise ManifestError(
+                f"this client's model has {_describe(mine)}, the federation's has {_describe(theirs)}"
+            )
+
+
+def _describe(tensor: TensorSpec | None) -> str:
+    if tensor is None:
+        return "no further tensor"
+    learns = "trainable" if tensor.trainable else "frozen"
+    return f"{tensor.name} of layer {tensor.layer}, {learns} {tensor.dtype}{list(tensor.shape)}"
 
 
 class Worker:
@@ -153,7 +162,7 @@ class Worker:
         await self._client.register(self._me)
 
     async def _next_task(self) -> Task | None:
-        wait_s = min(self._wait_s, self._left_s() / self._clock.rate)
+        wait_s = max(0.0, min(self._wait_s, self._left_s() / self._clock.rate))
         try:
             return await self._client.next_task(self._me.name, wait_s)
         except ServiceRefused as refusal:

@@ -5,6 +5,7 @@ from importlib.metadata import entry_points
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from fedat_service.errors import FedATError
 
@@ -27,5 +28,5 @@ def main() -> None:
     try:
         build()()
     except FedATError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False)
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(2)

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -19,7 +20,7 @@ def command():
 
     def run(*words):
         result = CliRunner().invoke(app, words, catch_exceptions=False)
-        return result.exit_code, result.stdout
+        return result.exit_code, result.stdout, result.stderr
 
     return run
 
@@ -44,7 +45,7 @@ def created(command, sent, *words) -> CreateFederation:
 
 
 def test_the_manifest_of_a_model_is_printed_as_the_service_takes_it(command):
-    status, text = command("manifest", "--model", "logistic", "--data", "digits")
+    status, text, _ = command("manifest", "--model", "logistic", "--data", "digits")
     manifest = ManifestMessage.model_validate(json.loads(text)).to_manifest()
     assert status == 0
     assert [(t.name, t.shape) for t in manifest.tensors] == [("fc.weight", (10, 64)), ("fc.bias", (10,))]
@@ -100,7 +101,7 @@ def test_the_service_draws_a_built_in_model_itself(command, sent):
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        (["create", "Tour"], ConfigError, "name"),
+        (["create", "Tour"], ConfigError, "federation"),
         (["create", "tour", "--lr", "-1"], ConfigError, "lr"),
         (["create", "tour", "--precision", "9"], ConfigError, "precision"),
         (["create", "tour", "--preset", "best"], Unprocessable, "no method 'best'"),
@@ -129,3 +130,22 @@ def test_the_commands_are_listed_without_waiting_for_torch_or_httpx():
         "sys.exit(bool({'torch', 'httpx', 'stamina'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_a_missing_extra_is_advice_and_any_other_missing_module_a_defect():
+    with (
+        pytest.raises(ConfigError, match=r"needs torch: pip install 'fedat-service\[worker\]'"),
+        cli._extras(),
+    ):
+        raise ModuleNotFoundError(name="torch")
+    with pytest.raises(ModuleNotFoundError), cli._extras():
+        raise ModuleNotFoundError(name="workers.flete")
+
+
+def test_a_federation_is_told_as_the_service_sees_it(command, monkeypatch):
+    async def create_federation(url, message, model):
+        return SimpleNamespace(name=message.name, status="waiting", reason="for 20 clients")
+
+    monkeypatch.setattr("workers.fleet.creation.create_federation", create_federation)
+    status, _, told = command("create", "tour", "--model", "logistic")
+    assert (status, told) == (0, "federation tour: waiting, for 20 clients\n")

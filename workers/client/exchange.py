@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fedat_service.errors import ConfigError, NotNow, ServiceRefused, WireError
 from fedat_service.wire.messages import Problem
 
-MAX_JSON_BYTES = 256 << 20
+MAX_JSON_BYTES = 64 << 20
 
 _ANSWERS = (200, 201, 204, 304)
 _NOT_NOW = (429, 502, 503, 504)

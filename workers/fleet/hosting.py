@@ -7,13 +7,15 @@ from contextlib import AsyncExitStack
 
 import httpx
 import numpy as np
+from torch import nn
 
 from fedat_service.clock import LoopClock
+from fedat_service.wire.settings import Solver
 from workers.client import FedATClient, ModelCache, open_http
 from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.observer import Observer
 from workers.fleet.population import Population
-from workers.models.state import manifest_of
+from workers.models.state import manifest_of, params_of
 from workers.training.torch_trainer import TorchTrainer
 from workers.worker import Tally, Worker, check_manifest
 
@@ -42,6 +44,7 @@ async def host(
     """
     settings = population.settings
     model = population.build_model()
+    _warm_up(model, population)
     async with AsyncExitStack() as stack:
 
         async def connect(stream: int) -> FedATClient:
@@ -73,6 +76,13 @@ async def host(
             evaluate = FleetEvaluator(model, population)
             observer = Observer(onlooker, models, clock, executor, evaluate, settings.evaluate_every_s)
         return await _run_together(workers, observer)
+
+
+def _warm_up(model: nn.Module, population: Population) -> None:
+    """Train once for nothing: torch's first step takes seconds, which are no client's latency."""
+    once = Solver(batch_size=population.num_examples(0))
+    trainer = TorchTrainer(model, population.train_data(0), population.test_data(0))
+    trainer.train(params_of(model), once, seed=0)
 
 
 async def _run_together(workers: Sequence[Worker], observer: Observer | None) -> Tally:

@@ -50,6 +50,8 @@ async def _watch(client: FedATClient, console: Console) -> None:
         for look in count():
             try:
                 view = await client.view()
+                if view.status == "finished":
+                    return
                 if look % _LOOKS_PER_EVALUATION == 0:
                     evaluated = await _newest_evaluation(client)
                 text, state = describe(view, evaluated), f"{view.status} {evaluated}"

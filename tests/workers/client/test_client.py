@@ -237,3 +237,9 @@ def test_a_refused_update_says_why(virtually, connect, service, models, params, 
     with pytest.raises(ServiceRefused, match="round 7 is over") as caught:
         virtually(connect().put_update(service.task(), params, 8, models))
     assert caught.value.status == 410
+
+
+def test_a_federation_is_stopped_by_its_name(virtually, connect, service):
+    virtually(connect().stop())
+    assert service.calls == {"DELETE f": 1}
+    assert service.requests[0].url.path == "/v1/federations/f"

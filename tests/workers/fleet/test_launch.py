@@ -26,7 +26,7 @@ def test_processes_share_a_fleet_and_work_a_federation_off(live_url, fleet, fede
 
 def test_the_error_of_one_process_ends_the_fleet_with_its_message(live_url, fleet):
     with pytest.raises(FleetFailed, match="no federation 'nowhere'"):
-        run_fleet(fleet(url=live_url, federation="nowhere"))
+        run_fleet(fleet(url=live_url, federation="nowhere", num_processes=1))
 
 
 class Started:

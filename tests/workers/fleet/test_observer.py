@@ -30,6 +30,8 @@ def observe(virtually, connect, models, service):
 
 
 def versions_over_time(service, versions):
+    service.version = versions[0]
+
     async def plan(_):
         for version in versions:
             service.version = version
