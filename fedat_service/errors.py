@@ -11,6 +11,7 @@ FedATError
 │   ├── Gone               the round or the federation is over
 │   ├── StaleBase          trained from another version than the task's
 │   ├── Unprocessable      readable, but not acceptable: names the field
+│   ├── TooSlow            the body did not arrive in time
 │   ├── TooLarge           more bytes than the resource takes
 │   ├── UnsupportedMedia   not a content type or encoding the resource takes
 │   └── NotNow             try again after `retry_after_s`
@@ -94,6 +95,13 @@ class StaleBase(RequestError):
 
     status = 412
     kind = "stale-base-version"
+
+
+class TooSlow(RequestError):
+    """The body did not arrive in time."""
+
+    status = 408
+    kind = "too-slow"
 
 
 class TooLarge(RequestError):

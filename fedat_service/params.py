@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -214,4 +215,4 @@ def initial_model(manifest: Manifest, seed: int) -> Model:
 
 
 def _first_repeat(names: list[str]) -> str:
-    return next(name for i, name in enumerate(names) if name in names[:i])
+    return next(name for name, count in Counter(names).items() if count > 1)

@@ -53,7 +53,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual_s += timeout
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """Hand work to an executor that was chosen for it, never to the loop's own threads.
 

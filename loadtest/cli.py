@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fedat_service.errors import ConfigError
 from loadtest.experiments.settings import ExperimentSettings
 
 _DEFAULT = ExperimentSettings()
@@ -40,7 +39,9 @@ def demo(
     limit_per_class: Annotated[
         int | None, typer.Option(help="Use only so many images of every class.")
     ] = _DEFAULT.limit_per_class,
-    model: Annotated[str, typer.Option(help="logistic, mlp or cnn (FedAT's).")] = _DEFAULT.model,
+    model: Annotated[
+        str, typer.Option(help="logistic, mlp or cnn (FedAT's; use --rate 15).")
+    ] = _DEFAULT.model,
     clients: Annotated[int, typer.Option(help="Simulated clients.")] = _DEFAULT.num_clients,
     tiers: Annotated[int, typer.Option(help="Tiers of FedAT.")] = _DEFAULT.num_tiers,
     cohort: Annotated[
@@ -68,7 +69,7 @@ def demo(
     lr: Annotated[float, typer.Option(help="Local learning rate.")] = _DEFAULT.lr,
     prox_mu: Annotated[float, typer.Option(help="Proximal term of FedAT.")] = _DEFAULT.prox_mu,
     target_accuracy: Annotated[
-        float, typer.Option(help="What the time to target counts to, 0 to 1.")
+        float, typer.Option(help="What the time to target counts to, 0 to 1; the default suits digits.")
     ] = _DEFAULT.target_accuracy,
     evaluate_every: Annotated[
         float, typer.Option(help="Simulated seconds between two evaluations.")
@@ -105,8 +106,8 @@ def demo(
         processes=processes,
         out=out,
     )
-    with _extras():
-        from loadtest.experiments.demo import run_demo
+    from loadtest.experiments.demo import run_demo
+
     console = Console(stderr=True)
     with _terminable():
         report = run_demo(settings, console)
@@ -119,25 +120,10 @@ def bench(
     ] = "",
 ) -> None:
     """Measure this build against its baselines; prints one JSON object {name: {value, baseline, ratio}}."""
-    with _extras():
-        from loadtest.benchmarks.run import run_benchmarks
+    from loadtest.benchmarks.run import run_benchmarks
 
-        results = run_benchmarks(only, Console(stderr=True))
+    results = run_benchmarks(only, Console(stderr=True))
     sys.stdout.write(json.dumps(results, indent=2, allow_nan=False) + "\n")
-
-
-@contextmanager
-def _extras() -> Iterator[None]:
-    """Turn a missing optional package into the advice to install it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
-            raise
-        raise ConfigError(
-            f"this command needs {package}: pip install 'fedat-service[{_EXTRAS[package]}]'"
-        ) from error
 
 
 @contextmanager

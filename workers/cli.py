@@ -1,9 +1,12 @@
-"""Commands of the workers: `create`, `fleet`, `manifest`."""
+"""Commands of the workers: `create`, `fleet`, `manifest`.
+
+What needs torch or httpx is imported where it is used: `fedat --help` waits for neither, nor needs the extra.
+"""
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -21,7 +24,6 @@ Message = TypeVar("Message", bound=BaseModel)
 T = TypeVar("T")
 
 _DEFAULT = FleetSettings(federation="any")
-_EXTRAS = ("httpx", "stamina", "torch", "PIL")
 _INTERRUPTED = 130
 
 Url = Annotated[str, typer.Option(help="Where the service is.")]
@@ -35,6 +37,61 @@ Model = Annotated[
     typer.Option(help="logistic, mlp, cnn, or module:function(input_shape, num_classes) -> torch module."),
 ]
 
+NewName = Annotated[str, typer.Argument(help="Name of the federation: a-z, 0-9, '-', '_'.")]
+Preset = Annotated[str, typer.Option(help=f"Method to start from: {', '.join(PRESETS)}.")]
+Tiers = Annotated[int, typer.Option(help="Tiers by latency, for a method that has them.")]
+Cohort = Annotated[int, typer.Option(help="Most clients in one round of one tier.")]
+Deadline = Annotated[
+    float, typer.Option(help="Federation seconds after which a round goes on without the missing.")
+]
+StartClients = Annotated[int, typer.Option(help="Clients that must be there before anything starts.")]
+MaxTime = Annotated[float | None, typer.Option(help="Stop after this many federation seconds.")]
+MaxVersions = Annotated[int | None, typer.Option(help="Stop at this version of the model.")]
+TargetAccuracy = Annotated[float | None, typer.Option(help="Stop at this accuracy, 0 to 1.")]
+CreationSeed = Annotated[int, typer.Option(help="Of the initial model, the cohorts and the training.")]
+LearningRate = Annotated[float | None, typer.Option(help="Local learning rate; the preset's if not given.")]
+Epochs = Annotated[int | None, typer.Option(help="Local epochs of a round.")]
+BatchSize = Annotated[int | None, typer.Option(help="Examples in a local step.")]
+ProxMu = Annotated[
+    float | None, typer.Option(help="Pull towards the model a round started from (FedProx, FedAT eq. 5).")
+]
+Codec = Annotated[str | None, typer.Option(help="float32, float16 or polyline.")]
+Precision = Annotated[int | None, typer.Option(help="Decimals that polyline keeps, 3 to 6.")]
+
+Federation = Annotated[str, typer.Argument(help="Which federation to work for.")]
+Clients = Annotated[int, typer.Option(help="Simulated clients.")]
+Processes = Annotated[int, typer.Option(help="Processes that share them; one a core is best.")]
+LimitPerClass = Annotated[int | None, typer.Option(help="Use only so many examples of every class.")]
+Partition = Annotated[
+    str,
+    typer.Option(help="iid, shards:2, classes:2 (classes a client), dirichlet:0.1, lda:0.1 ..."),
+]
+Latency = Annotated[
+    str,
+    typer.Option(
+        help="Delay of every round, in federation seconds: none, fedat (the paper's five parts, up to "
+        "30 s), uniform:0:5, lognormal:1:0.5, pareto:2:1.5, trace:FILE."
+    ),
+]
+ComputeS = Annotated[
+    float, typer.Option(help="Federation seconds of computing in every round, before the delay.")
+]
+Unstable = Annotated[int, typer.Option(help="Clients that drop out for good.")]
+DropHorizon = Annotated[
+    float, typer.Option(help="They do so at a random time within this many federation seconds.")
+]
+FleetSeed = Annotated[int, typer.Option(help="Of partition, latencies and drop-outs.")]
+Rate = Annotated[
+    float | None, typer.Option(help="Federation seconds per second; the service's if not given.")
+]
+EvaluateEvery = Annotated[
+    float,
+    typer.Option(help="Federation seconds between two evaluations on all clients' test data; 0: none."),
+]
+EvaluateOnTask = Annotated[
+    bool, typer.Option(help="Each client also reports how each model it receives does on its test data.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -44,132 +101,103 @@ def register(app: typer.Typer) -> None:
 
 
 def create(
-    name: Annotated[str, typer.Argument(help="Name of the federation: a-z, 0-9, '-', '_'.")],
+    name: NewName,
     url: Url = _DEFAULT.url,
-    preset: Annotated[str, typer.Option(help=f"Method to start from: {', '.join(PRESETS)}.")] = "fedat",
+    preset: Preset = "fedat",
     model: Model = _DEFAULT.model,
     data: Data = _DEFAULT.data,
     data_dir: DataDir = None,
-    tiers: Annotated[int, typer.Option(help="Tiers by latency, for a method that has them.")] = 5,
-    cohort: Annotated[int, typer.Option(help="Most clients in one round of one tier.")] = 10,
-    deadline: Annotated[
-        float, typer.Option(help="Federation seconds after which a round goes on without the missing.")
-    ] = 600.0,
-    start_clients: Annotated[
-        int, typer.Option(help="Clients that must be there before anything starts.")
-    ] = _DEFAULT.num_clients,
-    max_time: Annotated[float | None, typer.Option(help="Stop after this many federation seconds.")] = None,
-    max_versions: Annotated[int | None, typer.Option(help="Stop at this version of the model.")] = None,
-    target_accuracy: Annotated[float | None, typer.Option(help="Stop at this accuracy, 0 to 1.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the initial model, the cohorts and the training.")] = 0,
-    lr: Annotated[float | None, typer.Option(help="Local learning rate; the preset's if not given.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Local epochs of a round.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples in a local step.")] = None,
-    prox_mu: Annotated[
-        float | None, typer.Option(help="Pull towards the model a round started from (FedProx, FedAT eq. 5).")
-    ] = None,
-    codec: Annotated[str | None, typer.Option(help="float32, float16 or polyline.")] = None,
-    precision: Annotated[int | None, typer.Option(help="Decimals that polyline keeps, 3 to 6.")] = None,
+    tiers: Tiers = 5,
+    cohort: Cohort = 10,
+    deadline: Deadline = 600.0,
+    start_clients: StartClients = _DEFAULT.num_clients,
+    max_time: MaxTime = None,
+    max_versions: MaxVersions = None,
+    target_accuracy: TargetAccuracy = None,
+    seed: CreationSeed = 0,
+    lr: LearningRate = None,
+    epochs: Epochs = None,
+    batch_size: BatchSize = None,
+    prox_mu: ProxMu = None,
+    codec: Codec = None,
+    precision: Precision = None,
 ) -> None:
     """Create a federation on a running service, for the model and the data that a fleet will train.
 
     A built-in model starts from weights that the service draws from the seed; your own module's weights are
     uploaded. The federation ends at the first of --max-time, --max-versions and --target-accuracy, or never.
     """
-    overrides = {"lr": lr, "epochs": epochs, "batch_size": batch_size, "prox_mu": prox_mu}
-    method = _method(preset, overrides, {"name": codec, "precision": precision})
+    solver = {"lr": lr, "epochs": epochs, "batch_size": batch_size, "prox_mu": prox_mu}
+    method = _method(preset, solver, {"name": codec, "precision": precision})
+    rounds = {"cohort_size": cohort, "deadline_s": deadline, "start_clients": start_clients}
     stop = {"max_time_s": max_time, "max_versions": max_versions, "target_accuracy": target_accuracy}
     settings = _checked(FleetSettings, federation=name, url=url, model=model, data=data, data_dir=data_dir)
-    with _extras():
-        from workers.fleet.creation import create_federation, describe_model
-    described = describe_model(settings, seed)
-    message = _checked(
-        CreateFederation,
-        name=name,
+    _create(
+        settings,
         method=method,
-        manifest=described.manifest,
-        initial_model="upload" if described.is_own else "glorot",
         tiering=_checked(Tiering, num_tiers=tiers),
-        rounds=_checked(Rounds, cohort_size=cohort, deadline_s=deadline, start_clients=start_clients),
+        rounds=_checked(Rounds, **rounds),
         stop=_checked(Stop, **stop),
         seed=seed,
     )
+
+
+def _create(settings: FleetSettings, seed: int, **rules: BaseModel) -> None:
+    """Create a federation by `rules` for the model of a fleet, and tell where it stands."""
+    from workers.fleet.creation import create_federation, describe_model
+
+    described = describe_model(settings, seed)
+    message = _checked(
+        CreateFederation,
+        name=settings.federation,
+        manifest=described.manifest,
+        initial_model="upload" if described.is_own else "glorot",
+        seed=seed,
+        **rules,
+    )
     _hush_retries()
-    view = asyncio.run(create_federation(url, message, described))
+    view = asyncio.run(create_federation(settings.url, message, described))
     why = f", {view.reason}" if view.reason else ""
     Console(stderr=True).print(f"federation {view.name}: {view.status}{why}", highlight=False)
 
 
 def fleet(
-    federation: Annotated[str, typer.Argument(help="Which federation to work for.")],
+    federation: Federation,
     url: Url = _DEFAULT.url,
-    clients: Annotated[int, typer.Option(help="Simulated clients.")] = _DEFAULT.num_clients,
-    processes: Annotated[
-        int, typer.Option(help="Processes that share them; one a core is best.")
-    ] = _DEFAULT.num_processes,
+    clients: Clients = _DEFAULT.num_clients,
+    processes: Processes = _DEFAULT.num_processes,
     data: Data = _DEFAULT.data,
     data_dir: DataDir = None,
-    limit_per_class: Annotated[
-        int | None, typer.Option(help="Use only so many examples of every class.")
-    ] = None,
-    partition: Annotated[
-        str,
-        typer.Option(help="iid, shards:2, classes:2 (classes a client), dirichlet:0.1, lda:0.1 ..."),
-    ] = _DEFAULT.partition,
+    limit_per_class: LimitPerClass = None,
+    partition: Partition = _DEFAULT.partition,
     model: Model = _DEFAULT.model,
-    latency: Annotated[
-        str,
-        typer.Option(
-            help="Delay of every round, in federation seconds: none, fedat (the paper's five parts, up to "
-            "30 s), uniform:0:5, lognormal:1:0.5, pareto:2:1.5, trace:FILE."
-        ),
-    ] = _DEFAULT.latency,
-    compute_s: Annotated[
-        float, typer.Option(help="Federation seconds of computing in every round, before the delay.")
-    ] = _DEFAULT.compute_s,
-    unstable: Annotated[int, typer.Option(help="Clients that drop out for good.")] = _DEFAULT.num_unstable,
-    drop_horizon: Annotated[
-        float, typer.Option(help="They do so at a random time within this many federation seconds.")
-    ] = _DEFAULT.drop_horizon_s,
-    seed: Annotated[int, typer.Option(help="Of partition, latencies and drop-outs.")] = _DEFAULT.seed,
-    rate: Annotated[
-        float | None, typer.Option(help="Federation seconds per second; the service's if not given.")
-    ] = None,
-    evaluate_every: Annotated[
-        float,
-        typer.Option(help="Federation seconds between two evaluations on all clients' test data; 0: none."),
-    ] = _DEFAULT.evaluate_every_s,
-    evaluate_on_task: Annotated[
-        bool, typer.Option(help="Each client also reports how each model it receives does on its test data.")
-    ] = _DEFAULT.evaluate_on_task,
+    latency: Latency = _DEFAULT.latency,
+    compute_s: ComputeS = _DEFAULT.compute_s,
+    unstable: Unstable = _DEFAULT.num_unstable,
+    drop_horizon: DropHorizon = _DEFAULT.drop_horizon_s,
+    seed: FleetSeed = _DEFAULT.seed,
+    rate: Rate = None,
+    evaluate_every: EvaluateEvery = _DEFAULT.evaluate_every_s,
+    evaluate_on_task: EvaluateOnTask = _DEFAULT.evaluate_on_task,
 ) -> None:
     """Run a fleet of simulated, straggling clients until the federation is finished.
 
     The clients train for real; what their latency says beyond that is waited for. Fleets that are started
     again with the same options are the same clients, and go on.
     """
-    settings = _checked(
-        FleetSettings,
-        url=url,
-        federation=federation,
-        num_clients=clients,
-        num_processes=min(processes, clients),
-        data=data,
-        data_dir=data_dir,
-        limit_per_class=limit_per_class,
-        partition=partition,
-        model=model,
-        latency=latency,
-        compute_s=compute_s,
-        num_unstable=unstable,
-        drop_horizon_s=drop_horizon,
-        seed=seed,
-        rate=rate,
-        evaluate_every_s=evaluate_every,
-        evaluate_on_task=evaluate_on_task,
-    )
-    with _extras():
-        from workers.fleet.progress import run_visibly
+    shape = {"num_clients": clients, "num_processes": min(processes, clients), "seed": seed, "rate": rate}
+    task = {"data": data, "data_dir": data_dir, "limit_per_class": limit_per_class, "partition": partition}
+    pace = {"latency": latency, "compute_s": compute_s}
+    drops = {"num_unstable": unstable, "drop_horizon_s": drop_horizon}
+    looks = {"evaluate_every_s": evaluate_every, "evaluate_on_task": evaluate_on_task}
+    values = {**shape, **task, **pace, **drops, **looks}
+    _run(_checked(FleetSettings, url=url, federation=federation, model=model, **values))
+
+
+def _run(settings: FleetSettings) -> None:
+    """Run a fleet to its end, or until somebody stops it."""
+    from workers.fleet.progress import run_visibly
+
     _hush_retries()
     console = Console(stderr=True)
     try:
@@ -182,9 +210,9 @@ def fleet(
 
 def manifest(model: Model = _DEFAULT.model, data: Data = _DEFAULT.data, data_dir: DataDir = None) -> None:
     """Print the JSON manifest of a model, for `POST /v1/federations`."""
+    from workers.fleet.creation import describe_model
+
     settings = _checked(FleetSettings, federation="any", model=model, data=data, data_dir=data_dir)
-    with _extras():
-        from workers.fleet.creation import describe_model
     typer.echo(describe_model(settings, seed=0).manifest.model_dump_json())
 
 
@@ -228,14 +256,3 @@ async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
     with suppress(NotImplementedError):  # no signal handlers in Windows' event loop
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
-
-
-@contextmanager
-def _extras() -> Iterator[None]:
-    """Turn a missing optional package into the advice to install it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRAS:
-            raise
-        raise ConfigError(f"this command needs {error.name}: pip install 'fedat-service[worker]'") from error

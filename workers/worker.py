@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import ParamSpec, TypeVar
 
+from pydantic import ValidationError
+
 from fedat_service.clock import Clock
-from fedat_service.errors import ManifestError, ServiceRefused
+from fedat_service.errors import ManifestError, ServiceRefused, TrainingError
 from fedat_service.params import Manifest, TensorSpec
 from fedat_service.wire.messages import Evaluation, RegisterClient, Task
 from workers.client import FedATClient, GlobalModel, ModelCache
-from workers.training.trainer import LocalTrainer
+from workers.training.trainer import EvaluationResult, LocalTrainer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,6 +96,24 @@ def _describe(tensor: TensorSpec | None) -> str:
     return f"{tensor.name} of layer {tensor.layer}, {learns} {tensor.dtype}{list(tensor.shape)}"
 
 
+def reportable(client: str, found: EvaluationResult) -> Evaluation:
+    """Make what an evaluation found the message that reports it.
+
+    A model can diverge and still be finite: then its loss is none that can travel, and nothing else may
+    stand for it.
+
+    Raises:
+        TrainingError: If a number cannot be reported; the message names the client and the number.
+    """
+    try:
+        return Evaluation(num_examples=found.num_examples, correct=found.correct, loss=found.loss)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise TrainingError(
+            f"client {client!r} evaluated a model and got {first['loc'][0]} {first['input']}: {first['msg']}"
+        ) from error
+
+
 class Worker:
     """The loop of one client.
 
@@ -142,7 +162,7 @@ class Worker:
         Raises:
             ServiceRefused: If the service refuses what no new task can cure: a bug must be seen.
             NotNow: If the service is out of reach for too long.
-            TrainingError: If training gave something that must not be sent.
+            TrainingError: If training or evaluation gave something that must not be sent.
         """
         try:
             await self._register()
@@ -197,8 +217,7 @@ class Worker:
     async def _evaluate(self, task: Task, model: GlobalModel) -> None:
         found = await self._run(self._trainer.evaluate, model.params)
         if found.num_examples:
-            report = Evaluation(num_examples=found.num_examples, correct=found.correct, loss=found.loss)
-            await self._client.put_evaluation(task, report)
+            await self._client.put_evaluation(task, reportable(self._me.name, found))
 
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.wrap_future(self._executor.submit(work, *args, **kwargs))

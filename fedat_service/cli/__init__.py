@@ -2,12 +2,22 @@
 
 import sys
 from importlib.metadata import entry_points
+from typing import NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from fedat_service.errors import FedATError
+
+_EXTRAS = {
+    "httpx": "worker",
+    "stamina": "worker",
+    "torch": "worker",
+    "PIL": "worker",
+    "matplotlib": "report",
+}
+"""Packages that a command may miss, and the extra that brings each."""
 
 
 def build() -> typer.Typer:
@@ -24,9 +34,18 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
-    """Run `fedat`; an error of ours is one line and exit status 2, never a traceback."""
+    """Run `fedat`; our own errors and a missing extra are one line and exit status 2, never a traceback."""
     try:
         build()()
     except FedATError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
-        sys.exit(2)
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
+            raise
+        _fail(f"this command needs {package}: pip install 'fedat-service[{_EXTRAS[package]}]'")
+
+
+def _fail(message: str) -> NoReturn:
+    Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
+    sys.exit(2)

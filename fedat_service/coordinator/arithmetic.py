@@ -22,7 +22,7 @@ class Arithmetic:
 
     def __init__(self, spec: Spec, initial: Model) -> None:
         self._spec = spec
-        self._scale = make_codec(spec.method.codec).scale
+        self._codec = make_codec(spec.method.codec)
         self._means: dict[int, RunningMean] = {}
         # Every tier model starts as w0 (FedAT, Algorithm 1).
         self._tier_models = [initial] * spec.num_tiers
@@ -32,7 +32,7 @@ class Arithmetic:
         """Decode a checked update straight into its tier's running mean."""
         mean = self._means.get(tier)
         if mean is None:
-            mean = self._means[tier] = RunningMean(self._spec.manifest, self._scale)
+            mean = self._means[tier] = RunningMean(self._spec.manifest, self._codec.scale)
         spans = self._spec.manifest.spans
         integers = np.empty(self._spec.manifest.num_integers, np.int64)
         for entry in update.entries:
@@ -49,10 +49,21 @@ class Arithmetic:
 
     def make_version(self, made: MakeVersion) -> Model:
         """Close the tier's round and mix a version: tier mean, then the weighted sum of all tier models."""
-        self._tier_models[made.tier - 1] = self._means.pop(made.tier).mean()
+        self._tier_models[made.tier - 1] = self._carriable(self._means.pop(made.tier).mean())
         model = mix_tiers(self._tier_models, made.weights)
         self._versions[made.version] = model
         return model
+
+    def _carriable(self, model: Model) -> Model:
+        """The model, or the nearest one its codec can carry: rounding may leave the range by a step."""
+        bound = self._codec.largest
+        if max(model.floats.max(initial=0.0), -model.floats.min(initial=0.0)) <= bound:
+            return model
+        return Model(np.clip(model.floats, -bound, bound), model.integers)
+
+    def drop_all(self) -> None:
+        """Forget all rounds in progress: the federation is over."""
+        self._means.clear()
 
     def keep_only(self, versions: Iterable[int]) -> None:
         """Forget versions that nobody can ask for any more."""

@@ -1,14 +1,18 @@
 """Is this body an answer to this task? Checked whole before anything is counted."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from fedat_service.errors import Gone, StaleBase, Unprocessable, WireError
+from fedat_service.aggregation.report import summarise
+from fedat_service.errors import StaleBase, Unprocessable, WireError
+from fedat_service.federation.events import ClientEvaluated, VersionEvaluated
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import Lease
+from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
-from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, parse_bundle
+from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, model_entries, parse_bundle
 from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.messages import EvaluateVersion, Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,13 @@ def read_initial_model(body: bytes | bytearray, spec: Spec) -> Model:
     sent = {entry.tensor.layer for entry in bundle.entries}
     if missing := [layer for layer in spec.manifest.layers if layer not in sent]:
         raise Unprocessable(f"layer {missing[0]!r} of the initial model is missing", missing[0])
-    return decode_model(bundle, spec.manifest)
+    model = decode_model(bundle, spec.manifest)
+    try:
+        # What is accepted must be able to leave again.
+        model_entries(model, spec.manifest, spec.manifest.layers, make_codec(spec.method.codec))
+    except WireError as error:
+        raise Unprocessable(str(error), error.field) from error
+    return model
 
 
 def _read(body: bytes | bytearray, spec: Spec) -> Bundle:
@@ -95,12 +105,28 @@ def check_submission(submission: Submission, lease: Lease, returns: tuple[str, .
     return bundle.num_examples
 
 
-def lease_of(lease: Lease | None, task: object) -> Lease:
-    """The lease, if it is still for this task.
+def evaluation_of(message: Evaluation, task: TaskId, at_s: float) -> ClientEvaluated:
+    """A client's report on its task as an event.
 
     Raises:
-        Gone: If it is not.
+        Unprocessable: If its numbers contradict each other.
     """
-    if lease is None or lease.task != task:
-        raise Gone(f"task {task} is over: ask for a new one", "task")
-    return lease
+    summarise([message.num_examples], [message.correct], [message.loss])
+    return ClientEvaluated(at_s, str(task), message.num_examples, message.correct, message.loss)
+
+
+def summary_of(message: EvaluateVersion, at_s: float) -> VersionEvaluated:
+    """An observer's report on a version as an event.
+
+    Raises:
+        Unprocessable: If a client stands twice, or its numbers contradict each other.
+    """
+    clients = message.clients
+    if len({client.client for client in clients}) < len(clients):
+        raise Unprocessable("a client stands twice", "clients")
+    summary = summarise(
+        [client.num_examples for client in clients],
+        [client.correct for client in clients],
+        [client.loss for client in clients],
+    )
+    return VersionEvaluated(at_s, message.version, **asdict(summary))

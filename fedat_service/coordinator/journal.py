@@ -1,65 +1,119 @@
-"""Commit, then carry out: events in the order they were decided, acknowledged once durable and done."""
+"""Decide, commit, carry out: one after the other, so that nobody ever sees what is not durable."""
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 
 import structlog
 
-from fedat_service.errors import FedATError, NotNow
+from fedat_service.errors import FedATError, NotNow, RequestError
 from fedat_service.federation.effects import Effect
+from fedat_service.federation.events import Event
 from fedat_service.federation.state import State
+from fedat_service.federation.transition import transition
+from fedat_service.params import Model
 from fedat_service.store.base import Record, Store
 from fedat_service.wire.bundle import Bundle
 
 _log = structlog.get_logger(__name__)
 
+_CLOSE_S = 1.0
+"""Longest wait, at the end, for a store that may never answer."""
 
-@dataclass(frozen=True)
+Decide = Callable[[State], Event | None]
+"""Which event a request is, in the state it meets; None if it has happened already. May refuse by raising."""
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """A request in line.
+
+    Attributes:
+        decide: Makes it an event.
+        body: Bytes that the event speaks of.
+        update: The body, read.
+        model: The initial model, if that is what came.
+        insists: Whether it stays in line until it is written down (the coordinator's own events).
+        done: Whether something happened, once that is durable and carried out.
+    """
+
+    decide: Decide
+    body: bytes | bytearray | None = None
+    update: Bundle | None = None
+    model: Model | None = None
+    insists: bool = False
+    done: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """An applied event: its record, the state before it, what it asks for, and who waits for it."""
+    """What became of a command: an event and its consequences, or a refusal, or nothing."""
 
-    record: Record
-    before: State
-    effects: tuple[Effect, ...]
-    update: Bundle | None
-    done: asyncio.Future[None]
+    command: Command
+    after: State
+    event: Event | None = None
+    effects: tuple[Effect, ...] = ()
+    refusal: RequestError | None = None
+
+
+_NO_EFFECTS: tuple[Effect, ...] = ()
 
 
 class Journal:
-    """One task per federation that appends decisions to the store in batches and then carries them out.
+    """One task per federation through which every change goes.
 
-    Many requests share one commit (group commit). If the store fails, none of the batch has happened:
-    `roll_back` gets the state before it, and everybody who waits is told to try again.
+    Commands that wait are decided one after the other on a copy of the state, appended to the store in one
+    batch (group commit), and then become visible and are carried out in order. If the store fails, none of
+    the batch has happened: who waits is told to try again.
+
+    Args:
+        federation: Its name in the store.
+        store: Where events go.
+        state: The state to begin with.
+        carry_out: Does what a committed decision asks for; the new state is visible then.
+        pause: Waits before the store is tried again after a failure.
     """
 
     def __init__(
         self,
         federation: str,
         store: Store,
+        state: State,
         carry_out: Callable[[Decision], Awaitable[None]],
-        roll_back: Callable[[State], None],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
+        self.state = state
         self._federation = federation
         self._store = store
         self._carry_out = carry_out
-        self._roll_back = roll_back
-        self._pending: deque[Decision] = deque()
+        self._pause = pause
+        self._line: list[Command] = []
         self._arrived = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"journal-{federation}")
         self._task.add_done_callback(self._ended)
 
-    def enter(self, decision: Decision) -> None:
-        """Put a decision in line; its future is done once it is durable and carried out."""
-        self._pending.append(decision)
+    @property
+    def failed(self) -> bool:
+        """Whether a defect ended it: nothing can change any more in this process."""
+        return self._task.done()
+
+    def enter(self, command: Command) -> asyncio.Future[bool]:
+        """Put a command in line; its future says whether it changed anything.
+
+        Raises:
+            NotNow: If a defect ended the journal.
+        """
+        if self.failed:
+            raise _broken()
+        self._line.append(command)
         self._arrived.set()
+        return command.done
 
     async def close(self) -> None:
         """Finish what is in line, then end."""
-        while self._pending and not self._task.done():
-            await asyncio.wait([self._pending[-1].done, self._task], return_when=asyncio.FIRST_COMPLETED)
+        waiting = [command.done for command in self._line]
+        if waiting:
+            await asyncio.wait(waiting, timeout=_CLOSE_S)
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -67,32 +121,71 @@ class Journal:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            while self._pending:
-                await self._commit(len(self._pending))
+            while self._line:
+                if not await self._commit(self._line.copy()):
+                    await self._pause()
 
-    async def _commit(self, count: int) -> None:
-        batch = list(islice(self._pending, count))
+    async def _commit(self, batch: list[Command]) -> bool:
+        """Decide, append and carry out what waits; False if the store failed."""
+        decisions = self._decide(batch)
+        records = [Record(d.event, d.command.body) for d in decisions if d.event is not None]
         try:
-            await self._store.append(self._federation, [decision.record for decision in batch])
+            if records:
+                await self._store.append(self._federation, records)
         except (OSError, FedATError) as error:
-            self._fail(error)
-            return
-        for decision in batch:
-            await self._carry_out(decision)
-            self._pending.popleft()
-            if not decision.done.done():
-                decision.done.set_result(None)
+            self._put_off(batch, error)
+            return False
+        for decision in decisions:
+            self.state = decision.after
+            if decision.event is not None:
+                await self._carry_out(decision)
+            self._line.remove(decision.command)
+            _answer(decision)
+        return True
 
-    def _fail(self, error: BaseException) -> None:
-        """Nothing in line has happened, nor what was decided after it."""
-        _log.error("log failed", federation=self._federation, error=str(error))
-        lost, self._pending = self._pending, deque()
-        self._roll_back(lost[0].before)
-        for decision in lost:
-            if not decision.done.done():
-                decision.done.set_exception(NotNow(f"the log cannot be written: {error}", retry_after_s=5))
+    def _decide(self, batch: list[Command]) -> list[Decision]:
+        state, decisions = self.state, []
+        for command in batch:
+            event, refusal, effects = None, None, _NO_EFFECTS
+            try:
+                event = command.decide(state)
+                if event is not None:
+                    state, effects = transition(state, event)
+            except RequestError as error:
+                # Answered after the batch: what it was refused for may not be durable yet.
+                event, refusal = None, error
+            decisions.append(Decision(command, state, event, effects, refusal))
+        return decisions
+
+    def _put_off(self, batch: list[Command], error: Exception) -> None:
+        _log.error("the log cannot be written", federation=self._federation, error=str(error))
+        for command in batch:
+            if not command.insists:
+                self._line.remove(command)
+                _fail(command, NotNow(f"the log cannot be written: {error}", retry_after_s=5))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A defect in carrying out must not leave anybody waiting for ever."""
-        if not task.cancelled() and (error := task.exception()) is not None and self._pending:
-            self._fail(error)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("defect", federation=self._federation, exc_info=error)
+        for command in self._line:
+            _fail(command, _broken())
+
+
+def _answer(decision: Decision) -> None:
+    done = decision.command.done
+    if done.done():
+        return
+    if decision.refusal is not None:
+        done.set_exception(decision.refusal)
+    else:
+        done.set_result(decision.event is not None)
+
+
+def _fail(command: Command, error: Exception) -> None:
+    if not command.done.done():
+        command.done.set_exception(error)
+
+
+def _broken() -> NotNow:
+    return NotNow("the federation has met a defect and stands still until the service restarts", 60)

@@ -12,12 +12,19 @@ class Limits(Strict):
 
     Attributes:
         max_parameters: Largest model a federation may have.
+        max_memory_bytes: Arrays of all federations together; one with M tiers counts as M + 2 models, each
+            as float32 and as a float64 sum.
         max_federations: How many federations may exist.
+        max_clients: How many clients may register with one federation.
         max_uploads_bytes: Bytes of updates being received at once; beyond it: 503, try again.
+        max_receive_s: Longest time to receive one body, in real seconds.
         max_wait_s: Longest long-poll, in real seconds.
     """
 
     max_parameters: Annotated[int, Field(ge=1)] = 200_000_000
+    max_memory_bytes: Annotated[int, Field(ge=1)] = 64 << 30
     max_federations: Annotated[int, Field(ge=1)] = 1_000
+    max_clients: Annotated[int, Field(ge=1)] = 1_000_000
     max_uploads_bytes: Annotated[int, Field(ge=1)] = 1 << 30
+    max_receive_s: Annotated[float, Field(gt=0)] = 600.0
     max_wait_s: Annotated[float, Field(ge=0)] = 60.0

@@ -2,11 +2,13 @@
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from fedat_service.coordinator.offload import Offload
-from fedat_service.errors import ManifestError, NotFound
+from fedat_service.errors import ManifestError, NotFound, WireError
 from fedat_service.federation.spec import Spec
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries
@@ -22,6 +24,9 @@ class Publication:
     etag: str
 
 
+_CAPACITY = 64
+"""Encodings kept at most: what is not in use any more goes sooner."""
+
 _Key = tuple[str, int, tuple[str, ...]]
 
 
@@ -32,7 +37,7 @@ class Publisher:
         self._spec = spec
         self._offload = offload
         self._codec = make_codec(spec.method.codec)
-        self._made: dict[_Key, asyncio.Task[Publication]] = {}
+        self._made: OrderedDict[_Key, asyncio.Future[Publication]] = OrderedDict()
 
     async def publication(
         self, whose: str, version: int, model: Model, layers: tuple[str, ...] | None
@@ -47,20 +52,32 @@ class Publisher:
 
         Raises:
             NotFound: If a layer is unknown.
+            WireError: If the codec cannot carry a value.
         """
-        chosen = layers or self._spec.manifest.layers
+        key = (whose, version, self._in_order(layers))
+        if key not in self._made:
+            self._made[key] = asyncio.ensure_future(self._offload(partial(self._encode, *key, model)))
+            if len(self._made) > _CAPACITY:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
         try:
-            self._spec.manifest.select(chosen)
+            # Shielded: one client that hangs up must not take the encoding away from the others.
+            return await asyncio.shield(self._made[key])
+        except WireError:
+            self._made.pop(key, None)
+            raise
+
+    def _in_order(self, layers: tuple[str, ...] | None) -> tuple[str, ...]:
+        """The layers once each, in manifest order: one encoding, however they are asked for."""
+        if layers is None:
+            return self._spec.manifest.layers
+        try:
+            self._spec.manifest.select(layers)
         except ManifestError as error:
             raise NotFound(str(error), "layers") from error
-        key = (whose, version, chosen)
-        if key not in self._made:
-            work = self._offload(lambda: self._encode(whose, version, model, chosen))
-            self._made[key] = asyncio.ensure_future(work)
-        # Shielded: one client that hangs up must not take the encoding away from the others.
-        return await asyncio.shield(self._made[key])
+        return tuple(layer for layer in self._spec.manifest.layers if layer in layers)
 
-    def _encode(self, whose: str, version: int, model: Model, layers: tuple[str, ...]) -> Publication:
+    def _encode(self, whose: str, version: int, layers: tuple[str, ...], model: Model) -> Publication:
         entries = model_entries(model, self._spec.manifest, layers, self._codec)
         bundle = Bundle(federation=self._spec.name, version=version, entries=entries)
         body = encode_bundle(bundle)

@@ -1,11 +1,15 @@
 """The federations of one service."""
 
+import asyncio
+from functools import partial
+
 from fedat_service.clock import Clock
 from fedat_service.coordinator.coordinator import Coordinator
 from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import Offload
 from fedat_service.errors import Conflict, NotFound, NotNow, TooLarge
 from fedat_service.federation.spec import Spec
+from fedat_service.params import initial_model
 from fedat_service.store.base import Store
 from fedat_service.wire.messages import CreateFederation
 
@@ -27,6 +31,7 @@ class Registry:
         self._limits = limits
         self._definitions: dict[str, CreateFederation] = {}
         self._coordinators: dict[str, Coordinator] = {}
+        self._creating = asyncio.Lock()
         self.stopping = False
 
     async def create(self, message: CreateFederation) -> tuple[Coordinator, bool]:
@@ -39,33 +44,47 @@ class Registry:
             Conflict: If the name stands for another federation, or there are too many.
             TooLarge: If the model is larger than this service takes.
             Unprocessable: If the request makes no sense as a whole.
-            NotNow: If it cannot be written down.
+            NotNow: If it cannot be written down, or the service is going down.
         """
-        known = self._definitions.get(message.name)
-        if known is not None:
+        # One at a time: the same request twice, side by side, must find what the first one makes.
+        async with self._creating:
+            known = self._definitions.get(message.name)
+            if known is None:
+                return await self._make(message), True
             if known != message:
                 raise Conflict(f"federation {message.name!r} exists with another definition", "name")
             return self.find(message.name), False
+
+    async def _make(self, message: CreateFederation) -> Coordinator:
+        if self.stopping:
+            raise NotNow("the service is going down", retry_after_s=5)
         spec = Spec.of(message)
-        if spec.manifest.num_floats + spec.manifest.num_integers > self._limits.max_parameters:
-            raise TooLarge(
-                f"the model has {spec.manifest.num_floats + spec.manifest.num_integers} elements",
-                "manifest",
-                limit=self._limits.max_parameters,
-            )
-        if len(self._coordinators) >= self._limits.max_federations:
-            raise Conflict(
-                f"there are {self._limits.max_federations} federations already",
-                limit=self._limits.max_federations,
-            )
-        self._definitions[message.name] = message
+        self._check_limits(spec)
+        draw = partial(initial_model, spec.manifest, spec.seed)
+        initial = None if spec.uploads_model else await self._offload(draw)
         try:
             await self._store.create(message.name, message.model_dump_json())
         except OSError as error:
-            del self._definitions[message.name]
             raise NotNow(f"the log cannot be written: {error}", retry_after_s=5) from error
-        self._coordinators[message.name] = Coordinator(spec, self._store, self._clock, self._offload)
-        return self._coordinators[message.name], True
+        self._definitions[message.name] = message
+        made = Coordinator(spec, initial, self._store, self._clock, self._offload, self._limits)
+        self._coordinators[message.name] = made
+        return made
+
+    def _check_limits(self, spec: Spec) -> None:
+        limits, size = self._limits, spec.manifest.num_floats + spec.manifest.num_integers
+        if size > limits.max_parameters:
+            raise TooLarge(f"the model has {size} elements", "manifest", limit=limits.max_parameters)
+        if len(self._coordinators) >= limits.max_federations:
+            limit = limits.max_federations
+            raise Conflict(f"there are {limit} federations already", limit=limit)
+        held_bytes = sum(_memory_bytes(other.spec) for other in self._coordinators.values())
+        if held_bytes + _memory_bytes(spec) > limits.max_memory_bytes:
+            raise TooLarge(
+                f"{_memory_bytes(spec)} bytes of arrays more than the {held_bytes} in use",
+                "tiering.num_tiers",
+                limit=limits.max_memory_bytes,
+            )
 
     def find(self, name: str) -> Coordinator:
         """Look a federation up.
@@ -82,6 +101,11 @@ class Registry:
         names = sorted(name for name in self._coordinators if name > after)
         return [self._coordinators[name] for name in names[:limit]]
 
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Federations that a defect brought to a standstill."""
+        return tuple(name for name, one in self._coordinators.items() if one.failed)
+
     def release(self) -> None:
         """Send every waiting client away: the service is going down."""
         self.stopping = True
@@ -93,3 +117,8 @@ class Registry:
         for coordinator in self._coordinators.values():
             await coordinator.close()
         await self._store.close()
+
+
+def _memory_bytes(spec: Spec) -> int:
+    """Arrays of a federation at their largest: float32 models and float64 sums of all tiers, and two more."""
+    return 12 * (spec.num_tiers + 2) * (spec.manifest.num_floats + spec.manifest.num_integers)

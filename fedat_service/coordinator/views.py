@@ -27,7 +27,7 @@ def federation_view(coordinator: Coordinator) -> FederationView:
     spec, state = coordinator.spec, coordinator.state
     return FederationView(
         name=spec.name,
-        status=state.status,
+        status="training" if state.status == "finished" and not state.over else state.status,
         reason=state.reason,
         version=state.published,
         now_s=coordinator.elapsed_s,

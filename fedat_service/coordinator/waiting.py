@@ -1,39 +1,46 @@
 """Waiting without polling: clients for their tasks, the federation for its next deadline."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from fedat_service.clock import Clock
 
 
 class WaitingRoom:
-    """Long-polls in progress, by client."""
+    """Long-polls in progress, by client; a client that was killed and restarted may have two."""
 
     def __init__(self) -> None:
-        self._events: dict[str, asyncio.Event] = {}
+        self._polls: dict[str, set[asyncio.Future[None]]] = {}
 
     async def wait(self, name: str, timeout_s: float) -> bool:
         """Wait until somebody wakes `name`; False if nobody did within `timeout_s` real seconds."""
-        event = self._events.setdefault(name, asyncio.Event())
+        poll: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._polls.setdefault(name, set()).add(poll)
         try:
             async with asyncio.timeout(max(0.0, timeout_s)):
-                await event.wait()
+                await poll
         except TimeoutError:
             return False
         finally:
-            if self._events.get(name) is event:
-                del self._events[name]
+            self._leave(name, poll)
         return True
 
-    def wake(self, names: tuple[str, ...]) -> None:
+    def _leave(self, name: str, poll: asyncio.Future[None]) -> None:
+        polls = self._polls.get(name, set())
+        polls.discard(poll)
+        if not polls:
+            self._polls.pop(name, None)
+
+    def wake(self, names: Iterable[str]) -> None:
         """Let these clients look again."""
         for name in names:
-            if (event := self._events.pop(name, None)) is not None:
-                event.set()
+            for poll in self._polls.pop(name, set()):
+                if not poll.done():
+                    poll.set_result(None)
 
     def wake_all(self) -> None:
         """Let everybody look again."""
-        self.wake(tuple(self._events))
+        self.wake(tuple(self._polls))
 
 
 class Alarm:

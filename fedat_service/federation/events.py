@@ -1,6 +1,6 @@
 """What can happen to a federation. The log holds these, in order; everything else is derived from them."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from fedat_service.errors import WireError
@@ -12,6 +12,10 @@ class Event:
 
     kind: ClassVar[str] = "event"
     at_s: float
+
+    def tells_the_same_as(self, other: "Event") -> bool:
+        """Whether two events differ in nothing but their time."""
+        return self == replace(other, at_s=self.at_s)
 
 
 @dataclass(frozen=True, slots=True)

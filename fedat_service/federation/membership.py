@@ -15,7 +15,6 @@ from fedat_service.tiering import (
     place,
     quantile_borders,
     retier,
-    smoothed_latency,
 )
 
 
@@ -57,11 +56,11 @@ def _profile(state: State, names: tuple[str, ...]) -> Step:
         # Latency does not depend on the values: every profile task starts from the same kept version.
         lease = Lease(task, 0, deadline_s)
         clients[name] = replace(client, lease=lease, profiles=client.profiles + 1, reason="being profiled")
-        profiling[name] = None
-    state = replace(
-        state, clients=clients.finish(), profiling=profiling.finish(), profile_deadline_s=deadline_s
-    )
-    return state, (WakeClients(names),)
+        profiling[name] = deadline_s
+    # Leases end in the order they were given, so the earliest end only moves when it is reached.
+    earliest_s = deadline_s if state.profile_deadline_s is None else state.profile_deadline_s
+    state = replace(state, clients=clients.finish(), profiling=profiling.finish())
+    return replace(state, profile_deadline_s=earliest_s), (WakeClients(names),)
 
 
 def come_back(state: State, name: str) -> Step:
@@ -73,28 +72,29 @@ def come_back(state: State, name: str) -> Step:
     return enrol(state, {name: client.tier}, "came back")
 
 
-def profiled(state: State, name: str) -> Step:
+def profiled(state: State, name: str, latency_s: float) -> Step:
     """A profile task is done: place a late-comer, or form the tiers if it was the last one."""
     state = _without_profiling(state, [name])
     if state.status == "training":
-        latency_s = state.clients[name].latency_s or 0.0
         tier = min(place(latency_s, state.borders), len(state.tiers))
         return enrol(state, {name: tier}, f"latency {latency_s:.3g} s")
     return _form_tiers(state) if not state.profiling else (state, ())
 
 
 def expire_profiling(state: State) -> Step:
-    """At the profiling deadline: who has not answered is given up; the others are enough to start."""
-    names = sorted(state.profiling)
+    """At a profiling deadline: whose lease is over is given up; if nobody is left, the others start."""
+    names = sorted(name for name, end_s in state.profiling.items() if end_s <= state.now_s)
     state = lose_clients(_without_profiling(state, names), names, "missed the profiling deadline")
-    return _form_tiers(state) if state.status == "profiling" else (state, ())
+    state = replace(state, profile_deadline_s=min(state.profiling.values(), default=None))
+    ready = state.status == "profiling" and not state.profiling
+    return _form_tiers(state) if ready else (state, ())
 
 
 def _without_profiling(state: State, names: list[str]) -> State:
     profiling = state.profiling.mutate()
     for name in names:
         del profiling[name]
-    left: Map[str, None] = profiling.finish()
+    left: Map[str, float] = profiling.finish()
     return replace(state, profiling=left, profile_deadline_s=state.profile_deadline_s if left else None)
 
 
@@ -122,16 +122,10 @@ def enrol(state: State, tiers: dict[str, int], reason: str) -> Step:
     state = replace(state, clients=clients.finish())
     for tier in state.tiers:
         if joined := moved[tier.number]:
-            state = with_tier(state, replace(tier, live=tuple(sorted(joined.union(tier.live)))))
-    return open_rounds(state) if state.status == "training" else (state, ())
-
-
-def measure(state: State, client: Client) -> Client:
-    """The client with its latency taken in: from delivery of its task to acceptance of its update."""
-    lease = client.lease
-    if lease is None or lease.delivered_at_s is None:
-        return client
-    return replace(client, latency_s=smoothed_latency(client.latency_s, state.now_s - lease.delivered_at_s))
+            # Two sorted runs: sorting them is one merge.
+            live = sorted((*tier.live, *sorted(joined.difference(tier.live))))
+            state = with_tier(state, replace(tier, live=tuple(live)))
+    return open_rounds(state)
 
 
 def move_clients(state: State) -> Step:

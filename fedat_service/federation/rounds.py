@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from immutables import Map
 
 from fedat_service.federation.effects import DropRound, Effect, Finish, MakeVersion, WakeClients
 from fedat_service.federation.state import Lease, Round, State, Tier, with_client, with_tier
@@ -16,15 +17,22 @@ _COHORT_STREAM = 1
 
 def finish(state: State, reason: str) -> Step:
     """End the federation: no round, no lease, no deadline."""
+    held = [name for tier in state.tiers if tier.round for name in tier.round.cohort]
+    clients = state.clients.mutate()
+    for name in (*held, *state.profiling):
+        clients[name] = replace(clients[name], lease=None)
     idle = tuple(replace(tier, round=None) for tier in state.tiers)
-    return replace(state, status="finished", reason=reason, tiers=idle), (Finish(reason),)
+    state = replace(state, status="finished", reason=reason, tiers=idle, clients=clients.finish())
+    return replace(state, profiling=Map(), profile_deadline_s=None), (Finish(reason),)
 
 
 def open_rounds(state: State) -> Step:
     """Open a round in every tier that has none and has somebody to train."""
     effects: tuple[Effect, ...] = ()
+    if state.status != "training":
+        return state, effects
     for tier in state.tiers:
-        if tier.round is None:
+        if tier.round is None and tier.live:
             state, more = open_round(state, tier.number)
             effects += more
     return state, effects

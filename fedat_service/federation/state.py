@@ -6,6 +6,7 @@ from typing import Literal
 from immutables import Map
 
 from fedat_service.errors import NotFound
+from fedat_service.federation.events import ClientEvaluated, VersionEvaluated
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.tasks import TaskId
 
@@ -36,8 +37,12 @@ class Client:
     profiles: int = 0
     done: TaskId | None = None
     done_digest: str = ""
-    evaluated: TaskId | None = None
-    accuracy: float | None = None
+    evaluation: ClientEvaluated | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of its test split that the last model it evaluated got right."""
+        return None if self.evaluation is None else self.evaluation.correct / self.evaluation.num_examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +75,30 @@ class State:
     """Everything a federation is, but its arrays.
 
     `version` is decided, `published` is computed and readable; they differ for the moment in between.
-    `profiling` holds the clients whose latency is not known yet.
+    `profiling` holds the clients whose latency is not known yet, with the end of their leases; none of them
+    ends before `profile_deadline_s`. `evaluated` holds what observers reported, by version.
     """
 
     spec: Spec
     status: Status
     tiers: tuple[Tier, ...]
     clients: Map[str, Client] = field(default_factory=Map)
-    profiling: Map[str, None] = field(default_factory=Map)
+    profiling: Map[str, float] = field(default_factory=Map)
     profile_deadline_s: float | None = None
     borders: tuple[float, ...] = ()
+    model_digest: str = ""
+    evaluated: Map[int, VersionEvaluated] = field(default_factory=Map)
     version: int = 0
     published: int = 0
     now_s: float = 0.0
     started_at_s: float | None = None
     lost_clients: int = 0
     reason: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether it is finished and its last version is readable."""
+        return self.status == "finished" and self.published == self.version
 
     @property
     def update_counts(self) -> tuple[int, ...]:
@@ -155,10 +168,13 @@ def next_deadline_s(state: State) -> float | None:
 
 
 def versions_in_use(state: State) -> frozenset[int]:
-    """Versions somebody may still ask for: the newest, what open rounds started from, what profiling uses."""
+    """Versions somebody may ask for.
+
+    What open rounds started from, what profiling uses, and everything from the newest published one on.
+    """
     bases = {tier.round.base_version for tier in state.tiers if tier.round is not None}
     profiled = {0} if len(state.tiers) > 1 else set()
-    return frozenset(bases | profiled | {state.published})
+    return frozenset(bases | profiled | set(range(state.published, state.version + 1)))
 
 
 def with_client(state: State, client: Client) -> State:

@@ -27,15 +27,15 @@ from fedat_service.federation.membership import (
     come_back,
     expire_profiling,
     is_time_to_move,
-    measure,
     move_clients,
     profiled,
     register,
     start_if_ready,
 )
-from fedat_service.federation.rounds import Step, expire_round, finish, report
-from fedat_service.federation.state import Client, State, client_of, tier_of, with_client
+from fedat_service.federation.rounds import Step, expire_round, finish, open_rounds, report
+from fedat_service.federation.state import Lease, State, client_of, tier_of, with_client
 from fedat_service.federation.tasks import TaskId
+from fedat_service.tiering import smoothed_latency
 
 
 def transition(state: State, event: Event) -> Step:
@@ -47,17 +47,17 @@ def transition(state: State, event: Event) -> Step:
     Raises:
         RequestError: If the event is not allowed now; which kind says why.
     """
-    if state.status == "finished" and not isinstance(event, VersionPublished | VersionEvaluated):
-        raise Gone(
-            f"federation {state.spec.name!r} is finished: {state.reason}", current_version=state.version
-        )
+    if state.status == "finished":
+        if not isinstance(event, VersionPublished | VersionEvaluated):
+            raise Gone(f"federation {state.spec.name!r} is finished: {state.reason}")
+        return _HANDLERS[type(event)](state, event)
     # The log's order is the truth; a clock that steps back must not make a deadline come twice.
     state = replace(state, now_s=max(state.now_s, event.at_s))
     return _HANDLERS[type(event)](state, event)
 
 
-def check_update(state: State, task: TaskId, digest: str) -> bool:
-    """Whether an update for `task` may be counted; False if the very same bytes were counted before.
+def due_lease(state: State, task: TaskId, digest: str) -> Lease | None:
+    """The lease that an update answers; None if the very same bytes were counted before.
 
     Raises:
         NotFound: If the task was never given out.
@@ -67,21 +67,34 @@ def check_update(state: State, task: TaskId, digest: str) -> bool:
     client = client_of(state, task.client)
     if client.done == task:
         if client.done_digest == digest:
-            return False
+            return None
         raise Conflict(f"task {task} was answered with other bytes before", "task")
-    if not task.is_profile and task.round > tier_of(state, task.tier).rounds_opened:
+    given = client.profiles if task.is_profile else tier_of(state, task.tier).rounds_opened
+    if task.round > given:
         raise NotFound(f"no task {task}", "task")
-    if task.is_profile and task.round > client.profiles:
-        raise NotFound(f"no task {task}", "task")
-    if client.lease is None or client.lease.task != task:
+    lease = held_lease(state, task)
+    if lease.delivered_at_s is None:
+        raise NotFound(f"task {task} was not fetched yet", "task")
+    return lease
+
+
+def held_lease(state: State, task: TaskId) -> Lease:
+    """The lease of a task, if it is still held.
+
+    Raises:
+        NotFound: If nobody registered by that name.
+        Gone: If its lease is over.
+    """
+    lease = client_of(state, task.client).lease
+    if lease is None or lease.task != task:
         raise Gone(f"task {task} is over: ask for a new one", "task", current_version=state.published)
-    return True
+    return lease
 
 
 def _on_model(state: State, event: ModelUploaded) -> Step:
     if state.status != "awaiting-model":
         raise Conflict("the initial model is there already", "model")
-    return start_if_ready(replace(state, status="waiting"))
+    return start_if_ready(replace(state, status="waiting", model_digest=event.digest))
 
 
 def _on_registered(state: State, event: ClientRegistered) -> Step:
@@ -89,22 +102,17 @@ def _on_registered(state: State, event: ClientRegistered) -> Step:
 
 
 def _on_delivered(state: State, event: TaskDelivered) -> Step:
-    client = _holder(state, event.task)
-    if client.lease is None or client.lease.delivered_at_s is not None:
-        return state, ()
-    return with_client(state, replace(client, lease=replace(client.lease, delivered_at_s=state.now_s))), ()
-
-
-def _holder(state: State, task: str) -> Client:
-    client = client_of(state, TaskId.parse(task).client)
-    if client.lease is None or str(client.lease.task) != task:
-        raise Gone(f"task {task} is over: ask for a new one", "task", current_version=state.published)
-    return client
+    lease = held_lease(state, TaskId.parse(event.task))
+    if lease.delivered_at_s is not None:
+        raise Conflict(f"task {event.task} was fetched before", "task")
+    client = client_of(state, lease.task.client)
+    return with_client(state, replace(client, lease=replace(lease, delivered_at_s=state.now_s))), ()
 
 
 def _on_update(state: State, event: UpdateAccepted) -> Step:
     task = TaskId.parse(event.task)
-    if not check_update(state, task, event.digest):
+    lease = due_lease(state, task, event.digest)
+    if lease is None or lease.delivered_at_s is None:
         raise Conflict(f"task {task} is counted already", "task")
     client = client_of(state, task.client)
     if event.num_examples > client.num_examples:
@@ -112,17 +120,25 @@ def _on_update(state: State, event: UpdateAccepted) -> Step:
             f"num_examples is {event.num_examples}, but {client.name!r} registered {client.num_examples}",
             "num_examples",
         )
-    client = replace(measure(state, client), lease=None, done=task, done_digest=event.digest)
+    latency_s = smoothed_latency(client.latency_s, state.now_s - lease.delivered_at_s)
+    client = replace(client, latency_s=latency_s, lease=None, done=task, done_digest=event.digest)
     state = with_client(state, client)
     if task.is_profile:
-        return profiled(state, client.name)
+        return profiled(state, client.name, latency_s)
     weight = update_weight(event.num_examples, state.spec.method.participation.weighting)
+    state, effects = _after_report(state, task, event.num_examples)
+    return state, (AddUpdate(task.tier, weight), *effects)
+
+
+def _after_report(state: State, task: TaskId, num_examples: int) -> Step:
+    """Close the round if this was its last update; then whoever is free may have a tier to open."""
     version = state.version
-    state, effects = report(state, task, event.num_examples)
+    state, effects = report(state, task, num_examples)
     if state.version > version and is_time_to_move(state):
         state, more = move_clients(state)
         effects += more
-    return state, (AddUpdate(task.tier, weight), *effects)
+    state, opened = open_rounds(state)
+    return state, effects + opened
 
 
 def _on_returned(state: State, event: ClientReturned) -> Step:
@@ -141,7 +157,8 @@ def _on_deadline(state: State, event: DeadlinePassed) -> Step:
         if current is not None and state.now_s >= current.deadline_s:
             state, more = expire_round(state, number)
             effects += more
-    return state, effects
+    state, opened = open_rounds(state)
+    return state, effects + opened
 
 
 def _on_published(state: State, event: VersionPublished) -> Step:
@@ -155,15 +172,19 @@ def _on_published(state: State, event: VersionPublished) -> Step:
 def _on_client_evaluated(state: State, event: ClientEvaluated) -> Step:
     task = TaskId.parse(event.task)
     client = client_of(state, task.client)
-    if client.evaluated == task:
-        raise Conflict(f"task {task} is evaluated already", "task")
+    if client.evaluation is not None and client.evaluation.task == event.task:
+        raise Conflict(f"task {task} was evaluated with other numbers", "task")
     if client.done != task:
-        client = _holder(state, event.task)
-    accuracy = event.correct / event.num_examples
-    return with_client(state, replace(client, evaluated=task, accuracy=accuracy)), ()
+        held_lease(state, task)
+    return with_client(state, replace(client, evaluation=event)), ()
 
 
 def _on_version_evaluated(state: State, event: VersionEvaluated) -> Step:
+    if event.version > state.published:
+        raise NotFound(f"no version {event.version}; the newest is {state.published}", "version")
+    if event.version in state.evaluated:
+        raise Conflict(f"version {event.version} was evaluated with other numbers", "version")
+    state = replace(state, evaluated=state.evaluated.set(event.version, event))
     target = state.spec.stop.target_accuracy
     if target is not None and event.accuracy >= target and state.status != "finished":
         return finish(state, f"version {event.version} reached accuracy {event.accuracy:.4f}")

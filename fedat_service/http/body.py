@@ -1,12 +1,13 @@
 """Reading request bodies, bounded: by what the resource takes, and by what is in flight altogether."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from fastapi import Request
 
-from fedat_service.errors import NotNow, TooLarge, Unprocessable, UnsupportedMedia
+from fedat_service.errors import NotNow, TooLarge, TooSlow, Unprocessable, UnsupportedMedia
 from fedat_service.wire.messages import BUNDLE_TYPE
 
 
@@ -58,17 +59,22 @@ def expected_bytes(request: Request, limit: int) -> int:
     return int(declared)
 
 
-async def read_body(request: Request, limit: int) -> bytearray:
+async def read_body(request: Request, limit: int, max_receive_s: float) -> bytearray:
     """Read a body of at most `limit` bytes.
 
     Raises:
         TooLarge: If there is more.
+        TooSlow: If it takes longer than `max_receive_s` real seconds.
     """
     body = bytearray()
-    async for chunk in request.stream():
-        if len(body) + len(chunk) > limit:
-            raise TooLarge(f"the body is over {limit} bytes", "body", limit=limit)
-        body += chunk
+    try:
+        async with asyncio.timeout(max_receive_s):
+            async for chunk in request.stream():
+                if len(body) + len(chunk) > limit:
+                    raise TooLarge(f"the body is over {limit} bytes", "body", limit=limit)
+                body += chunk
+    except TimeoutError as error:
+        raise TooSlow(f"{len(body)} bytes came in {max_receive_s:g} s", "body") from error
     return body
 
 

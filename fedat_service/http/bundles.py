@@ -1,5 +1,6 @@
 """The bulk routes: models down, updates up, every byte counted."""
 
+from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -33,7 +34,7 @@ async def get_model(
     task: Annotated[str | None, Query(max_length=128)] = None,
 ) -> Response:
     """The global model, or some layers of it; with `task` its bytes are counted for the task's tier."""
-    tier = 0 if task is None else TaskId.parse(task).tier
+    tier = 0 if task is None else federation.tier_of_task(TaskId.parse(task))
     return _answer(request, federation, await federation.model(version, _split(layers)), tier)
 
 
@@ -61,7 +62,8 @@ def _answer(request: Request, federation: Coordinator, found: Publication, tier:
 
 def _response_bytes(response: Response) -> int:
     """Bytes of a response on the wire: status line, headers, body."""
-    head = len("HTTP/1.1 200 OK\r\n") + sum(len(k) + len(v) + 4 for k, v in response.raw_headers) + 2
+    status = f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}\r\n"
+    head = len(status) + sum(len(name) + len(value) + 4 for name, value in response.raw_headers) + 2
     return head + len(response.body)
 
 
@@ -70,7 +72,9 @@ async def put_initial_model(request: Request, parts: Parts, federation: Federati
     """Upload the initial model of a federation that was created with `initial_model: upload`."""
     limit = max_bundle_bytes(federation.spec.manifest, Float32())
     async with parts.budget.reserve(expected_bytes(request, limit)):
-        created = await federation.upload_model(await read_body(request, limit))
+        body = await read_body(request, limit, parts.limits.max_receive_s)
+        federation.ledger.count("up", 0, (), request_head_bytes(request) + len(body))
+        created = await federation.upload_model(body)
     return JSONResponse({"version": 0}, 201 if created else 200)
 
 
@@ -78,9 +82,11 @@ async def put_initial_model(request: Request, parts: Parts, federation: Federati
 async def put_update(request: Request, parts: Parts, federation: Federation, task: NamedTask) -> Response:
     """The result of a task: 201 the first time, 200 for the very same bytes again."""
     limit = max_bundle_bytes(federation.spec.manifest, make_codec(federation.spec.method.codec))
+    tier = federation.tier_of_task(task)
     async with parts.budget.reserve(expected_bytes(request, limit)):
-        body = await read_body(request, limit)
+        body = await read_body(request, limit, parts.limits.max_receive_s)
+        # Its bytes have travelled, whatever becomes of it; its tensors count if it is accepted.
+        federation.ledger.count("up", tier, (), request_head_bytes(request) + len(body))
         bundle, created = await federation.accept(task, body)
-    wire_bytes = request_head_bytes(request) + len(body)
-    federation.ledger.count("up", task.tier, bundle.entries, wire_bytes)
+    federation.ledger.count("up", tier, bundle.entries, 0)
     return JSONResponse(Receipt(task=str(task)).model_dump(), 201 if created else 200)

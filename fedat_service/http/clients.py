@@ -39,9 +39,10 @@ async def next_task(
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for work.")] = 0.0,
 ) -> Response:
     """The client's task, the same one until it is done or its lease ends."""
-    lease = await federation.next_task(client, min(wait, parts.limits.max_wait_s))
+    wait_s = min(wait, parts.limits.max_wait_s)
+    lease = await federation.next_task(client, wait_s)
     if lease is None:
-        return Response(status_code=204, headers={"Retry-After": "0" if wait else "1"})
+        return Response(status_code=204, headers={"Retry-After": "0" if wait_s >= 1 else "1"})
     return JSONResponse(task_view(federation, lease).model_dump(mode="json"))
 
 

@@ -17,9 +17,11 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz")
 async def readyz(parts: Parts) -> Response:
-    """Ready: not going down."""
+    """Ready: not going down, and no federation stands still."""
     if parts.registry.stopping:
         return JSONResponse({"status": "draining"}, 503, headers={"Retry-After": "5"})
+    if failed := parts.registry.failed:
+        return JSONResponse({"status": "failed", "federations": failed}, 503)
     return JSONResponse({"status": "ready"})
 
 
@@ -38,7 +40,7 @@ async def metrics(parts: Parts) -> Response:
     volume = Gauge(
         "fedat_bytes", "Model and update bytes", ["federation", "direction", "kind"], registry=registry
     )
-    for coordinator in parts.registry.page("", limit=100):
+    for coordinator in parts.registry.page("", limit=parts.limits.max_federations):
         name, state = coordinator.spec.name, coordinator.state
         versions.labels(name).set(state.published)
         clients.labels(name, "live").set(len(state.clients) - state.lost_clients)

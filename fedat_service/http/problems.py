@@ -22,7 +22,7 @@ _TYPES = "https://fedat.invalid/problems/"
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "content": {PROBLEM_TYPE: {}}}
-    for status in (400, 404, 405, 409, 410, 412, 413, 415, 422, 503)
+    for status in (400, 404, 405, 408, 409, 410, 412, 413, 415, 422, 503)
 }
 
 

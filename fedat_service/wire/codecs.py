@@ -22,6 +22,11 @@ class Codec(Protocol):
         """What `add` multiplies values by: grid units per 1.0, or 1 where there is no grid."""
         ...
 
+    @property
+    def largest(self) -> float:
+        """Largest magnitude that it carries."""
+        ...
+
     def fields(self) -> dict[str, str | int]:
         """What the header of a bundle says of this codec."""
         ...
@@ -84,6 +89,11 @@ class Polyline:
         """Grid units per 1.0."""
         return int(10**self.precision)
 
+    @property
+    def largest(self) -> float:
+        """The last float32 whose integer is below 2**30."""
+        return float(np.nextafter(np.float32(2**30 / 10**self.precision), np.float32(0)))
+
     def fields(self) -> dict[str, str | int]:
         """What the header of a bundle says of this codec."""
         return {"codec": "polyline", "precision": self.precision, "layout": self.layout}
@@ -119,6 +129,11 @@ class _Raw:
     def scale(self) -> int:
         """1: there is no grid."""
         return 1
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return float(np.finfo(self.dtype).max)
 
     def fields(self) -> dict[str, str | int]:
         """What the header of a bundle says of this codec."""

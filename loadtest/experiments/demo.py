@@ -12,8 +12,8 @@ from rich.console import Console
 
 from fedat_service.errors import ConfigError
 from fedat_service.methods.participation import rule_for
-from fedat_service.wire.presets import resolve
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
+from fedat_service.wire.presets import resolve
 from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
 from loadtest.experiments.progress import Progress, Watch
 from loadtest.experiments.report import REFERENCE, write_report

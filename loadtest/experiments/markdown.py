@@ -44,9 +44,10 @@ def _conditions(settings: ExperimentSettings) -> str:
         f"{settings.num_unstable} of them drop out for good at a random time. "
         f"A round takes a client {settings.compute_s:g} s of simulated work and then a latency of the model "
         f"`{settings.latency}`. Tiered methods have {settings.num_tiers} tiers, and every cohort has up to "
-        f"{settings.cohort_size} clients. Local training: Adam, learning rate {settings.lr:g}, "
-        f"{settings.epochs} epochs, batches of {settings.batch_size}; tiered methods add a proximal term of "
-        f"{settings.prox_mu:g}. Each method ran {settings.horizon_s:g} simulated seconds at "
+        f"{settings.cohort_size} clients. The model `{settings.model}` is trained by Adam at a learning "
+        f"rate of {settings.lr:g} in {settings.epochs} epochs of batches of {settings.batch_size}; tiered "
+        f"methods add a proximal term of {settings.prox_mu:g}. "
+        f"Each method ran {settings.horizon_s:g} simulated seconds at "
         f"{settings.rate:g} simulated seconds a second, on real HTTP between real processes, with seed "
         f"{settings.seed}."
     )
@@ -132,7 +133,8 @@ def _notes(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> Iter
     )
     yield (
         f"Time to target: when the centred mean of {SMOOTHING} consecutive evaluations first is at or above "
-        "the target, at the time the middle version was published; the same for every method."
+        "the target, at the time the middle version was published; the same for every method. Time starts "
+        "when all clients have registered, so that a tiered method's profiling is part of it."
     )
     yield (
         f"Final accuracy and variance: mean over the evaluations of the last {FINAL_SHARE:.0%} of the "

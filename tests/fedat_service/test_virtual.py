@@ -53,7 +53,7 @@ def test_a_deadlock_says_who_waits_where():
     async def main():
         await asyncio.create_task(wait_for_godot(), name="vladimir")
 
-    with pytest.raises(Deadlock, match="vladimir in .*wait_for_godot"):
+    with pytest.raises(Deadlock, match=r"vladimir in .*wait_for_godot"):
         run_virtual(main())
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from fedat_service.wire.presets import PRESETS
 from fedat_service.wire.messages import (
     AccuracyPoint,
     FederationView,
@@ -14,6 +13,7 @@ from fedat_service.wire.messages import (
     VersionPoint,
     Volume,
 )
+from fedat_service.wire.presets import PRESETS
 from fedat_service.wire.settings import Rounds, Stop, Tiering
 from loadtest.experiments.results import MethodRun
 

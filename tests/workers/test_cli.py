@@ -132,14 +132,15 @@ def test_the_commands_are_listed_without_waiting_for_torch_or_httpx():
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
-def test_a_missing_extra_is_advice_and_any_other_missing_module_a_defect():
-    with (
-        pytest.raises(ConfigError, match=r"needs torch: pip install 'fedat-service\[worker\]'"),
-        cli._extras(),
-    ):
-        raise ModuleNotFoundError(name="torch")
-    with pytest.raises(ModuleNotFoundError), cli._extras():
-        raise ModuleNotFoundError(name="workers.flete")
+@pytest.mark.parametrize("words", [["manifest"], ["create", "tour"], ["fleet", "tour"]])
+def test_without_the_extra_a_command_tells_how_to_install_it(words):
+    program = (
+        "import sys; sys.modules['stamina'] = None; from fedat_service.cli import main;"
+        f"sys.argv[1:] = {words}; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    advice = "error: this command needs stamina: pip install 'fedat-service[worker]'\n"
+    assert (ended.returncode, ended.stderr) == (2, advice)
 
 
 def test_a_federation_is_told_as_the_service_sees_it(command, monkeypatch):

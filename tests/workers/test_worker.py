@@ -1,4 +1,5 @@
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -212,6 +213,18 @@ def test_a_client_without_test_data_reports_nothing(work, service):
 
     service.tasks = [service.task()]
     assert work(Untested(), evaluates=True)[0].tasks == 1
+    assert service.calls["POST evaluation"] == 0
+
+
+@pytest.mark.parametrize("loss", [math.inf, math.nan, 1e31, -0.5])
+def test_a_loss_that_cannot_be_reported_ends_the_client_with_its_value(work, service, loss):
+    class Diverged(Trainer):
+        def evaluate(self, params):
+            return EvaluationResult(4, 0, loss)
+
+    service.tasks = [service.task()]
+    with pytest.raises(TrainingError, match=rf"c000.*loss {re.escape(str(loss))}\b"):
+        work(Diverged(), evaluates=True)
     assert service.calls["POST evaluation"] == 0
 
 

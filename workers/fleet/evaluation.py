@@ -13,6 +13,8 @@ from workers.fleet.population import Population
 from workers.models.state import load_params
 from workers.training.batches import Batches
 from workers.training.torch_trainer import EVALUATION_BATCH
+from workers.training.trainer import EvaluationResult
+from workers.worker import reportable
 
 
 class FleetEvaluator:
@@ -31,7 +33,11 @@ class FleetEvaluator:
         self._tests = Batches((np.concatenate([x for x, _ in tests]), np.concatenate([y for _, y in tests])))
 
     def __call__(self, params: Params) -> Sequence[ClientEvaluation]:
-        """Evaluate `params` for every client: right answers, and mean cross-entropy."""
+        """Evaluate `params` for every client: right answers, and mean cross-entropy.
+
+        Raises:
+            TrainingError: If the loss of a client is infinite, NaN or too large to be reported.
+        """
         if not self._names:
             return ()
         load_params(self._model, params)
@@ -42,8 +48,7 @@ class FleetEvaluator:
         means = np.add.reduceat(losses.numpy(), starts) / self._sizes
         rows = zip(self._names, self._sizes, rights, means, strict=True)
         return tuple(
-            ClientEvaluation(client=name, num_examples=int(n), correct=int(right), loss=float(loss))
-            for name, n, right, loss in rows
+            _named(name, EvaluationResult(int(n), int(right), float(loss))) for name, n, right, loss in rows
         )
 
     def _pass(self) -> tuple[Tensor, Tensor]:
@@ -55,3 +60,7 @@ class FleetEvaluator:
                 correct.append((scores.argmax(1) == y).long())
                 losses.append(F.cross_entropy(scores, y, reduction="none").double())
         return torch.cat(correct), torch.cat(losses)
+
+
+def _named(client: str, found: EvaluationResult) -> ClientEvaluation:
+    return ClientEvaluation(client=client, **reportable(client, found).model_dump())

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 import httpx
 import numpy as np
@@ -21,6 +22,37 @@ from workers.worker import Tally, Worker, check_manifest
 
 _JITTER = 2
 """Purpose number of the generators that draw back-offs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Workplace:
+    """What the clients of one process share."""
+
+    population: Population
+    model: nn.Module
+    models: ModelCache
+    clock: LoopClock
+    executor: Executor
+
+    def worker(self, client: int, connection: FedATClient) -> Worker:
+        population = self.population
+        train, test = population.train_data(client), population.test_data(client)
+        return Worker(
+            population.settings.client_name(client),
+            population.num_examples(client),
+            TorchTrainer(self.model, train, test),
+            client=connection,
+            models=self.models,
+            clock=self.clock,
+            executor=self.executor,
+            pace=population.pace(client),
+            evaluates=population.settings.evaluate_on_task,
+        )
+
+    def observer(self, connection: FedATClient) -> Observer:
+        evaluate = FleetEvaluator(self.model, self.population)
+        every_s = self.population.settings.evaluate_every_s
+        return Observer(connection, self.models, self.clock, self.executor, evaluate, every_s)
 
 
 async def host(
@@ -56,26 +88,10 @@ async def host(
         view = await onlooker.view()
         check_manifest(manifest_of(model), view.manifest.to_manifest())
         models = ModelCache(settings.federation, manifest_of(model), executor)
-        clock = LoopClock(settings.rate or view.clock_rate)
-        workers = [
-            Worker(
-                settings.client_name(client),
-                population.num_examples(client),
-                TorchTrainer(model, population.train_data(client), population.test_data(client)),
-                client=await connect(client),
-                models=models,
-                clock=clock,
-                executor=executor,
-                pace=population.pace(client),
-                evaluates=settings.evaluate_on_task,
-            )
-            for client in settings.clients_of(process)
-        ]
-        observer = None
-        if process == 0 and settings.evaluate_every_s:
-            evaluate = FleetEvaluator(model, population)
-            observer = Observer(onlooker, models, clock, executor, evaluate, settings.evaluate_every_s)
-        return await _run_together(workers, observer)
+        place = _Workplace(population, model, models, LoopClock(settings.rate or view.clock_rate), executor)
+        workers = [place.worker(client, await connect(client)) for client in settings.clients_of(process)]
+        observes = process == 0 and settings.evaluate_every_s > 0
+        return await _run_together(workers, place.observer(onlooker) if observes else None)
 
 
 def _warm_up(model: nn.Module, population: Population) -> None:

@@ -11,6 +11,9 @@ from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import ClientEvaluation, FederationView
 from workers.client import FedATClient, ModelCache
 
+_MOMENT_S = 0.2
+"""Real seconds between two looks at a federation that has sent its clients home and publishes the rest."""
+
 Evaluate = Callable[[Params], Sequence[ClientEvaluation]]
 
 
@@ -44,10 +47,10 @@ class Observer:
         self._seen: int | None = None
 
     async def run(self, finished: asyncio.Event) -> None:
-        """Observe until the federation is finished.
+        """Observe until the federation is finished: then its last version is published, and evaluated too.
 
         Args:
-            finished: Set by whoever learns first that it is, so that the last look need not wait.
+            finished: Set by whoever learns first that no work is left, so that the last look need not wait.
         """
         while True:
             view = await self._client.view()
@@ -55,7 +58,10 @@ class Observer:
                 await self._look(view)
             if view.status == "finished":
                 return
-            await _first(self._clock.sleep(self._every_s), finished.wait())
+            if finished.is_set():
+                await self._clock.sleep(_MOMENT_S * self._clock.rate)
+            else:
+                await _first(self._clock.sleep(self._every_s), finished.wait())
 
     async def _look(self, view: FederationView) -> None:
         model = await self._client.fetch_newest(self._models, make_codec(view.method.codec))

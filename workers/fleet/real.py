@@ -1,7 +1,9 @@
 """One real client: your own model and data, at the pace of your own machine."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -41,23 +43,18 @@ def run_client(
         ManifestError: If the federation is about another model.
         ServiceRefused: If the service refuses the client.
         NotNow: If the service is out of reach for too long.
+        TrainingError: If training or evaluation gave something that must not be sent.
     """
-
-    async def run() -> Tally:
-        async with open_http(url) as http:
-            client = FedATClient(http, federation, jitter=np.random.default_rng(), retry=retry)
-            manifest = (await client.view()).manifest.to_manifest()
-            worker = Worker(
-                name,
-                num_examples,
-                trainer,
-                client=client,
-                models=ModelCache(federation, manifest, executor, capacity=1),
-                clock=LoopClock(),
-                executor=executor,
-                evaluates=evaluates,
-            )
-            return await worker.run()
-
+    worker = partial(Worker, name, num_examples, trainer, evaluates=evaluates)
     with ThreadPoolExecutor(1) as executor:
-        return asyncio.run(run())
+        return asyncio.run(_work(worker, url, federation, retry, executor))
+
+
+async def _work(
+    worker: Callable[..., Worker], url: str, federation: str, retry: Retry | None, executor: Executor
+) -> Tally:
+    async with open_http(url) as http:
+        client = FedATClient(http, federation, jitter=np.random.default_rng(), retry=retry)
+        manifest = (await client.view()).manifest.to_manifest()
+        models = ModelCache(federation, manifest, executor, capacity=1)
+        return await worker(client=client, models=models, clock=LoopClock(), executor=executor).run()

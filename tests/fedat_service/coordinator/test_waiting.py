@@ -53,6 +53,15 @@ async def test_two_polls_of_one_client_wake_together():
     assert await asyncio.gather(*polls) == [True, True]
 
 
+async def test_a_poll_that_ends_does_not_take_the_other_one_with_it():
+    room = WaitingRoom()
+    long = asyncio.create_task(room.wait("a", 60))
+    await asyncio.sleep(0)
+    assert await room.wait("a", 0.0) is False
+    room.wake(("a",))
+    assert await long is True
+
+
 async def test_a_wait_without_time_ends_at_once():
     assert await WaitingRoom().wait("a", -1.0) is False
 

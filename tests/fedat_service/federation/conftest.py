@@ -52,10 +52,17 @@ class Driver:
         self.apply(TaskDelivered(at_s, self.task(name)))
 
     def update(self, name: str, at_s: float, num_examples: int = 10) -> tuple[Effect, ...]:
-        task = self.task(name)
-        effects = self.apply(UpdateAccepted(at_s, task, num_examples, digest=f"bytes of {task}"))
+        effects = self.send(name, at_s, num_examples, digest=f"bytes of {self.task(name)}")
         self.publish(at_s)
         return effects
+
+    def send(self, name: str, at_s: float, num_examples: int = 10, digest: str = "x") -> tuple[Effect, ...]:
+        """Fetch the task if that was not done, and answer it; nothing is published."""
+        lease = client_of(self.state, name).lease
+        task = self.task(name)
+        if lease is not None and lease.delivered_at_s is None:
+            self.deliver(name, at_s)
+        return self.apply(UpdateAccepted(at_s, task, num_examples, digest))
 
     def publish(self, at_s: float) -> None:
         while self.state.published < self.state.version:

@@ -89,7 +89,7 @@ class Federation(RuleBasedStateMachine):
         client = self.state.clients.get(name)
         if client is not None and client.lost:
             self.apply(ClientReturned(self.now_s, name))
-        elif client is not None and client.lease is not None:
+        elif client is not None and client.lease is not None and client.lease.delivered_at_s is None:
             self.apply(TaskDelivered(self.now_s, str(client.lease.task)))
 
     @rule(name=st.sampled_from(NAMES), num_examples=st.integers(1, 60), same=st.booleans())
@@ -97,6 +97,8 @@ class Federation(RuleBasedStateMachine):
         client = self.state.clients.get(name)
         lease = None if client is None else client.lease
         task = f"t1.r{num_examples}.s0.{name}" if lease is None else str(lease.task)
+        if lease is not None and lease.delivered_at_s is None and num_examples > 5:
+            self.apply(TaskDelivered(self.now_s, task))
         digest = task if same else f"{task}/{num_examples}"
         self.apply(UpdateAccepted(self.now_s, task, num_examples, digest))
 
@@ -130,6 +132,12 @@ class Federation(RuleBasedStateMachine):
         waiting = {name for one in rounds for name in set(one.cohort) - set(one.reported)}
         leased = {c.name for c in self.state.clients.values() if c.lease and not c.lease.task.is_profile}
         assert waiting == leased
+
+    @invariant()
+    def nobody_who_is_free_has_a_tier_without_a_round(self):
+        for tier in self.state.tiers:
+            if self.state.status == "training" and tier.round is None:
+                assert all(self.state.clients[name].lease is not None for name in tier.live)
 
     @invariant()
     def everybody_is_where_their_record_says(self):

@@ -68,7 +68,7 @@ def test_the_next_cohort_gets_its_task_once_its_version_is_published(drive):
     driver = fedavg(drive, cohort_size=3)
     driver.register(*ABC)
     for name in ABC:
-        driver.apply(UpdateAccepted(1.0, driver.task(name), 10, "x"))
+        driver.send(name, 1.0)
     assert ready_lease(driver.state, "a") is None
     assert driver.apply(VersionPublished(1.0, 1, "d")) == (WakeClients(ABC),)
     assert ready_lease(driver.state, "a").base_version == 1
@@ -223,8 +223,65 @@ def test_the_target_accuracy_ends_the_federation(drive):
     driver = drive(method="fedavg", stop={"target_accuracy": 0.8})
     driver.apply(VersionEvaluated(1.0, 0, 5, 50, 0.79, 1.0, 0.0))
     assert driver.state.status == "waiting"
-    driver.apply(VersionEvaluated(2.0, 0, 5, 50, 0.81, 1.0, 0.0))
+    with pytest.raises(Conflict):
+        driver.apply(VersionEvaluated(2.0, 0, 5, 50, 0.81, 1.0, 0.0))
+    driver.register("a")
+    driver.update("a", 2.0)
+    driver.apply(VersionEvaluated(3.0, 1, 5, 50, 0.81, 1.0, 0.0))
     assert driver.state.status == "finished"
+    with pytest.raises(NotFound):
+        driver.apply(VersionEvaluated(4.0, 2, 5, 50, 0.9, 1.0, 0.0))
+
+
+def test_nobody_holds_anything_after_the_end(drive):
+    driver = two_tiers(drive)
+    driver.deliver("a", 1.0)
+    driver.apply(Stopped(2.0, "enough"))
+    assert all(client.lease is None for client in driver.state.clients.values())
+    assert next_deadline_s(driver.state) is None
+    assert driver.state.over
+
+
+def test_the_end_is_seen_once_the_last_version_is_readable(drive):
+    driver = drive(method="fedavg", stop={"max_versions": 1})
+    driver.register("a")
+    driver.send("a", 1.0)
+    assert driver.state.status == "finished"
+    assert not driver.state.over
+    driver.publish(1.0)
+    assert driver.state.over
+    assert driver.state.now_s == 1.0
+
+
+def test_an_update_for_a_task_nobody_fetched_is_refused(drive):
+    driver = two_tiers(drive)
+    with pytest.raises(NotFound, match="not fetched"):
+        driver.apply(UpdateAccepted(1.0, "t0.r1.s0.a", 10, "x"))
+
+
+def test_late_comers_do_not_put_off_each_other_s_deadline(drive):
+    driver = two_tiers(drive)
+    driver.register("e", at_s=90.0)
+    assert next_deadline_s(driver.state) == 100.0
+    for name in ("a", "b"):
+        driver.deliver(name, 1.0)
+        driver.update(name, 3.0)
+    driver.deadline()
+    assert driver.state.status == "profiling"
+    assert [c.name for c in driver.state.clients.values() if c.lost] == ["c", "d"]
+    assert next_deadline_s(driver.state) == 190.0
+
+
+def test_a_tier_whose_member_was_busy_elsewhere_opens_when_it_is_free(drive):
+    driver = two_tiers(drive, tiering={"retier_every": 1, "hysteresis": 0.0})
+    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
+    for name in ("a", "b", "c", "d"):
+        driver.deliver(name, 10.0)
+    for name, at_s in (("a", 80.0), ("b", 80.0), ("c", 81.0), ("d", 81.0)):
+        driver.update(name, at_s)
+    for tier in driver.state.tiers:
+        free = [name for name in tier.live if driver.state.clients[name].lease is None]
+        assert tier.round is not None or not free
 
 
 def test_a_finished_federation_refuses_work(drive):
@@ -248,7 +305,8 @@ def test_latency_counts_from_delivery_not_from_opening(drive):
     driver = drive(method="fedavg")
     driver.register("a")
     driver.deliver("a", 7.0)
-    driver.deliver("a", 9.0)
+    with pytest.raises(Conflict):
+        driver.deliver("a", 9.0)
     driver.update("a", 10.0)
     assert driver.state.clients["a"].latency_s == 3.0
 
@@ -286,7 +344,7 @@ def test_other_bytes_for_a_counted_task_are_a_conflict(drive):
     driver = drive(method="fedavg", rounds={"cohort_size": 2, "start_clients": 2})
     driver.register("a", "b")
     task = driver.task("a")
-    driver.apply(UpdateAccepted(1.0, task, 10, "x"))
+    driver.send("a", 1.0)
     for digest in ("x", "y"):
         with pytest.raises(Conflict):
             driver.apply(UpdateAccepted(2.0, task, 10, digest))
@@ -295,6 +353,7 @@ def test_other_bytes_for_a_counted_task_are_a_conflict(drive):
 def test_more_examples_than_registered_are_refused(drive):
     driver = drive(method="fedavg")
     driver.register("a")
+    driver.deliver("a", 0.5)
     before = driver.state
     with pytest.raises(Unprocessable) as refusal:
         driver.apply(UpdateAccepted(1.0, driver.task("a"), 11, "x"))
@@ -381,6 +440,7 @@ def test_task_names_round_trip():
 def test_transition_leaves_the_old_state_alone(drive):
     driver = drive(method="fedavg")
     driver.register("a")
+    driver.deliver("a", 0.5)
     before = driver.state
     transition(before, UpdateAccepted(1.0, driver.task("a"), 10, "x"))
     assert before.version == 0

@@ -38,7 +38,10 @@ class StillClock:
         return self.time_s
 
     async def sleep(self, duration_s: float) -> None:
-        await asyncio.Event().wait()
+        """A pause before another try passes at once; a deadline never comes by itself."""
+        if duration_s > 1.0:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.01)
 
 
 @dataclass
@@ -82,7 +85,8 @@ class Service:
 
     def update(self, model: Model | None = None, **fields: Any) -> bytes:
         """A good update from version 0, but for what `fields` change."""
-        codec = make_codec(CodecSettings(name=fields.pop("codec", "float32")))
+        name, precision = fields.pop("codec", "float32"), fields.pop("precision", 4)
+        codec = make_codec(CodecSettings(name=name, precision=precision))
         layers = fields.pop("layers", MANIFEST.layers)
         entries = model_entries(model or some_model(), MANIFEST, layers, codec)
         header = {"federation": self.name, "base_version": 0, "num_examples": 10, "entries": entries}

@@ -13,6 +13,7 @@ class FragileStore(MemoryStore):
     """A store that can be broken and mended."""
 
     broken = False
+    broken_for: str | None = None
 
     async def create(self, federation, definition):
         if self.broken:
@@ -21,7 +22,7 @@ class FragileStore(MemoryStore):
 
     async def append(self, federation, records):
         await asyncio.sleep(0)
-        if self.broken:
+        if self.broken or any(record.event.kind == self.broken_for for record in records):
             raise OSError("no space left on device")
         await super().append(federation, records)
 
@@ -52,7 +53,7 @@ async def test_an_update_the_log_refuses_is_not_counted_and_can_be_sent_again(fr
     assert fragile.coordinator.state == before
     store.broken = False
     assert (await fragile.put(task, body)).status_code == 201
-    assert (await fragile.get("")).json()["version"] == 1
+    assert (await fragile.task("a", wait=30)).json()["base_version"] == 1
 
 
 async def test_what_was_decided_after_a_lost_event_is_lost_with_it(fragile, store):
@@ -90,6 +91,57 @@ async def test_the_log_holds_every_version_and_its_digest(fragile, store):
     assert store.events("f")[3].digest == model.digest()
 
 
+async def test_an_event_of_the_federation_s_own_is_tried_until_it_is_written(fragile, store):
+    tasks = await fragile.started("a", "b")
+    await fragile.put(tasks[0], fragile.update())
+    store.broken_for = "version_published"
+    assert (await fragile.put(tasks[1], fragile.update())).status_code == 201
+    assert (await fragile.task("a", wait=0.1)).status_code == 204
+    store.broken_for = None
+    assert (await fragile.task("a", wait=30)).json()["base_version"] == 1
+
+
+async def test_a_second_poll_is_not_answered_by_what_is_not_durable_yet(fragile, store):
+    (task,) = await fragile.started("a")
+    store.broken = True
+    answers = await asyncio.gather(
+        fragile.put(task, fragile.update()),
+        fragile.put(task, fragile.update()),
+        fragile.http.delete("/v1/federations/f"),
+        fragile.task("a"),
+    )
+    assert [answer.status_code for answer in answers] == [503, 503, 503, 200]
+
+
+async def test_an_initial_model_the_log_refuses_is_not_installed(fragile, store):
+    await fragile.create(initial_model="upload")
+    body = fragile.update(version=0, base_version=None, num_examples=None)
+    path, headers = "/v1/federations/f/model", {"Content-Type": "application/vnd.fedat.bundle"}
+    store.broken = True
+    assert (await fragile.http.put(path, content=body, headers=headers)).status_code == 503
+    assert (await fragile.get("/model")).status_code == 404
+    store.broken = False
+    assert (await fragile.http.put(path, content=body, headers=headers)).status_code == 201
+    assert (await fragile.get("/model")).status_code == 200
+
+
+async def test_the_same_federation_twice_at_once_is_one(fragile):
+    answers = await asyncio.gather(fragile.create(), fragile.create())
+    assert sorted(answer.status_code for answer in answers) == [200, 201]
+
+
+async def test_two_observers_at_once_are_one_or_a_conflict(fragile):
+    await fragile.create()
+
+    def post(correct):
+        client = {"client": "a", "num_examples": 10, "correct": correct, "loss": 1.0}
+        body = {"version": 0, "clients": [client]}
+        return fragile.http.post("/v1/federations/f/evaluations", json=body)
+
+    answers = await asyncio.gather(post(5), post(5), post(6))
+    assert [answer.status_code for answer in answers] == [201, 200, 409]
+
+
 async def test_a_defect_in_carrying_out_leaves_nobody_waiting(fragile, monkeypatch):
     (task,) = await fragile.started("a")
 
@@ -97,4 +149,7 @@ async def test_a_defect_in_carrying_out_leaves_nobody_waiting(fragile, monkeypat
         raise RuntimeError("defect")
 
     monkeypatch.setattr(fragile.coordinator._arrays(), "add", fail)
-    assert (await fragile.put(task, fragile.update())).status_code == 503
+    for _ in range(2):
+        assert (await fragile.put(task, fragile.update())).status_code == 503
+    ready = await fragile.http.get("/readyz")
+    assert (ready.status_code, ready.json()["federations"]) == (503, ["f"])

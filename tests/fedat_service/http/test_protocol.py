@@ -204,6 +204,30 @@ async def test_bytes_are_counted_per_direction_tier_and_layer(service):
     assert layer["up", "fc"] == 15
 
 
+async def test_bytes_of_what_was_not_sent_again_and_of_what_was_refused_count_too(service):
+    (task,) = await service.started("a")
+    first = await service.get("/model", params={"task": task})
+    once = (await service.get("/metrics")).json()["down"]
+    await service.get("/model", params={"task": task}, headers={"If-None-Match": first.headers["etag"]})
+    twice = (await service.get("/metrics")).json()["down"]
+    assert 0 < twice["wire"] - once["wire"] < 300
+    assert twice["payload"] == once["payload"]
+    await service.put(task, b"nonsense")
+    up = (await service.get("/metrics")).json()["up"]
+    assert up["wire"] > 0
+    assert up["payload"] == 0
+
+
+async def test_layers_are_encoded_once_however_they_are_asked_for(service):
+    await service.create()
+    bodies = {
+        (await service.get("/model", params={"layers": spelling})).content
+        for spelling in ("fc,conv", "conv,fc", "fc,conv,fc")
+    }
+    assert len(bodies) == 1
+    assert len(service.coordinator._publisher._made) == 1
+
+
 async def test_a_stopped_federation_is_gone_for_its_clients_and_readable_for_all(service):
     (task,) = await service.started("a")
     waiting = asyncio.create_task(service.task("a", wait=30))

@@ -1,11 +1,15 @@
 """Bad input gets a problem document that names what was wrong, and changes nothing."""
 
+import asyncio
 import json
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from fedat_service.coordinator.limits import Limits
 
 BASE = "/v1/federations/f"
 
@@ -254,3 +258,58 @@ async def test_what_is_not_there_is_a_problem_too(service, path):
 async def test_a_wrong_method_is_a_problem_too(service):
     answer = await service.http.patch("/v1/federations")
     assert (answer.status_code, answer.headers["content-type"]) == (405, "application/problem+json")
+
+
+@pytest.mark.parametrize("task", ["t1.r1.s0.zoe", "t9.r1.s0.a", "nonsense"])
+async def test_bytes_are_never_counted_for_a_task_nobody_can_have(service, task):
+    await service.started("a")
+    assert (await service.get("/model", params={"task": task})).status_code == 404
+    assert (await service.get("/metrics")).json()["down"]["wire"] == 0
+
+
+async def test_a_model_the_codec_cannot_carry_is_refused_at_once(service):
+    method = {"codec": {"name": "polyline", "precision": 6}}
+    await service.create(method=method, initial_model="upload")
+    body = service.update(service.some_model(1e6), version=0, base_version=None, num_examples=None)
+    answer = await service.http.put(
+        f"{BASE}/model", content=body, headers={"Content-Type": "application/vnd.fedat.bundle"}
+    )
+    assert (answer.status_code, answer.json()["field"]) == (422, "conv.weight")
+    assert (await service.get("")).json()["status"] == "awaiting-model"
+
+
+async def test_values_at_the_edge_of_the_codec_are_published(service):
+    (task,) = await service.started(
+        "a", method={"participation": {"name": "fedavg"}, "codec": {"name": "polyline", "precision": 3}}
+    )
+    edge = float(np.nextafter(np.float32(2**30 / 1000), np.float32(0)))
+    body = service.update(service.some_model(edge), codec="polyline", precision=3)
+    assert (await service.put(task, body)).status_code == 201
+    await service.task("a", wait=30)
+    assert (await service.get("/model")).status_code == 200
+
+
+async def test_a_body_that_does_not_come_is_given_up(service, monkeypatch):
+    (task,) = await service.started("a")
+    context = service.app.state.context
+    service.app.state.context = replace(context, limits=Limits(max_receive_s=0.01))
+
+    async def chunks():
+        yield b"FEDAT1"
+        await asyncio.sleep(60)
+
+    answer = await service.put(task, chunks())
+    assert (answer.status_code, answer.json()["field"]) == (408, "body")
+    assert context.budget.used_bytes == 0
+
+
+async def test_a_service_takes_so_much_and_no_more(service):
+    registry = service.app.state.context.registry
+    registry._limits = Limits(max_clients=1, max_federations=2, max_memory_bytes=20_000)
+    await service.create(rounds={"start_clients": 9})
+    assert [(await service.register(name)).status_code for name in ("a", "a", "b")] == [201, 200, 409]
+    service.name = "g"
+    assert (await service.create(method="fedat", tiering={"num_tiers": 200})).status_code == 413
+    assert (await service.create()).status_code == 201
+    service.name = "h"
+    assert (await service.create()).status_code == 409

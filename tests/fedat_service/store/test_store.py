@@ -1,6 +1,8 @@
 """Every store keeps the same promises."""
 
 import json
+import resource
+import signal
 
 import pytest
 
@@ -71,3 +73,23 @@ async def test_a_new_service_appends_to_what_was_written(tmp_path):
 def test_a_record_that_is_no_event_is_refused(record):
     with pytest.raises(WireError):
         from_record(record)
+
+
+async def test_a_full_disk_leaves_whole_lines_and_the_store_goes_on(tmp_path, monkeypatch):
+    store = JsonLinesStore(tmp_path)
+    await store.create("f", "{}")
+    path = tmp_path / "f.events.jsonl"
+    limit = path.stat().st_size + 40
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        with pytest.raises(OSError, match="large"):
+            await store.append("f", [Record(event) for event in EVENTS])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    await store.append("f", [Record(EVENTS[0])])
+    await store.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["kind"] for line in lines] == ["federation_created", "client_registered"]

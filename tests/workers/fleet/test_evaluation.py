@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from fedat_service.errors import TrainingError
 from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.population import Population
 from workers.models.state import params_of
@@ -37,3 +38,11 @@ def test_it_evaluates_what_it_is_given(fleet):
     evaluate = FleetEvaluator(model, population)
     blind = {name: np.zeros_like(array) for name, array in params_of(model).items()}
     assert {round(e.loss, 5) for e in evaluate(blind)} == {round(np.log(10), 5)}
+
+
+def test_a_diverged_model_is_refused_by_the_first_client_and_its_loss(fleet):
+    population = Population(fleet())
+    model = population.build_model()
+    huge = {name: np.full_like(array, 3e38) for name, array in params_of(model).items()}
+    with pytest.raises(TrainingError, match=r"c000.*loss (inf|nan)"):
+        FleetEvaluator(model, population)(huge)

@@ -55,6 +55,20 @@ def test_the_last_version_is_reported_as_soon_as_the_end_is_known(observe, servi
     assert service.at_s[-1] == pytest.approx(13.0)
 
 
+def test_the_last_version_is_reported_though_it_is_published_after_the_clients_were_sent_home(
+    observe, service
+):
+    async def plan(finished):
+        await LoopClock().sleep(13.0)
+        finished.set()
+        await LoopClock().sleep(2.0)
+        service.version, service.status = 8, "finished"
+
+    assert observe(plan) == [3, 8]
+    assert service.at_s[-1] == pytest.approx(15.0, abs=1.0)
+    assert service.calls["GET f"] < 50
+
+
 def test_before_there_is_a_model_nothing_is_evaluated(observe, service):
     service.status = "awaiting-model"
 

@@ -1,0 +1,105 @@
+import io
+import json
+import subprocess
+
+import pytest
+from rich.console import Console
+
+from fedat_service.errors import ConfigError, FleetFailed
+from fedat_service.wire.messages import ManifestMessage, TensorMessage
+from loadtest.experiments.demo import federation_of, fleet_of, method_of, run_demo
+from loadtest.experiments.settings import ExperimentSettings
+
+URL = "http://127.0.0.1:1"
+MANIFEST = ManifestMessage(tensors=(TensorMessage(name="fc.weight", shape=(2, 2)),))
+
+
+def tiny(out, **changes):
+    return ExperimentSettings(
+        num_clients=6,
+        num_tiers=2,
+        cohort_size=2,
+        num_unstable=1,
+        compute_s=8.0,
+        latency="uniform:0:4",
+        horizon_s=60.0,
+        rate=20.0,
+        evaluate_every_s=4.0,
+        limit_per_class=30,
+        processes=1,
+        out=out,
+        **changes,
+    )
+
+
+def children_of(out):
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if str(out) in line]
+
+
+def test_all_methods_get_the_same_clients_and_rounds():
+    settings = ExperimentSettings(seed=3)
+    fleets = [fleet_of(name, settings, URL).model_dump(exclude={"federation"}) for name in settings.methods]
+    federations = [
+        federation_of(name, settings, MANIFEST).model_dump(exclude={"name", "method"})
+        for name in settings.methods
+    ]
+    assert fleets[0] == fleets[1]
+    assert federations[0] == federations[1]
+    assert (fleets[0]["seed"], federations[0]["seed"]) == (3, 3)
+
+
+def test_training_starts_with_all_clients_and_ends_at_the_horizon():
+    federation = federation_of(
+        "fedat", ExperimentSettings(num_clients=7, num_unstable=0, horizon_s=99), MANIFEST
+    )
+    assert federation.rounds.start_clients == 7
+    assert federation.stop.max_time_s == 99
+
+
+def test_methods_differ_by_tiers_proximal_term_and_codec_only():
+    settings = ExperimentSettings(lr=0.02, epochs=4, batch_size=7, prox_mu=0.3)
+    fedavg, fedat = (method_of(name, settings) for name in ("fedavg", "fedat"))
+    assert fedat.solver.prox_mu == 0.3
+    assert fedavg.solver.prox_mu == 0.0
+    assert fedat.solver.model_copy(update={"prox_mu": 0.0}) == fedavg.solver
+    assert (fedavg.solver.lr, fedavg.solver.epochs, fedavg.solver.batch_size) == (0.02, 4, 7)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"lr": 1e9}, {"cohort_size": 10**9}, {"processes": 100}, {"deadline_s": 1e12}]
+)
+def test_settings_out_of_bounds_are_refused_by_name(changes):
+    settings = ExperimentSettings(**changes)
+    with pytest.raises(ConfigError):
+        (federation_of("fedat", settings, MANIFEST), fleet_of("fedat", settings, URL))
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_a_small_demo_runs_and_leaves_a_report_and_no_process(tmp_path):
+    output = io.StringIO()
+    settings = tiny(tmp_path / "demo")
+    path = run_demo(settings, Console(file=output, width=200))
+    report = json.loads((settings.out / "report.json").read_text())
+    assert path.read_text().startswith("# fedavg and fedat on digits")
+    assert set(report["methods"]) == {"fedavg", "fedat"}
+    for method in report["methods"].values():
+        assert method["versions"] >= 2
+        assert method["evaluations"] >= 2
+        assert method["bytes_up"]["wire"] > method["bytes_up"]["payload"] > 0
+    kinds = {json.loads(line)["kind"] for line in (settings.out / "events.jsonl").read_text().splitlines()}
+    assert {"federation_created", "task_delivered", "update_accepted", "version_published"} <= kinds
+    assert (settings.out / "events-fedavg.jsonl").stat().st_size
+    assert "fedat: starts" in output.getvalue()
+    assert not children_of(settings.out)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_a_fleet_that_fails_is_reported_and_leaves_no_process(tmp_path):
+    settings = tiny(tmp_path / "demo", partition="shards:5000", methods=("fedavg",))
+    with pytest.raises(FleetFailed):
+        run_demo(settings, Console(file=io.StringIO()))
+    assert not children_of(settings.out)
+    assert [path.name for path in settings.out.iterdir()] == ["logs"]

@@ -1,0 +1,74 @@
+import asyncio
+import io
+from contextlib import asynccontextmanager
+
+import pytest
+from rich.console import Console
+
+from fedat_service.errors import NotNow
+from loadtest.experiments.progress import Progress, describe
+from loadtest.experiments.settings import ExperimentSettings
+
+
+class Federation:
+    """Answers as a client of a running federation would; `fails` times it cannot be reached."""
+
+    def __init__(self, run, fails=0):
+        self._run = run
+        self._fails = fails
+
+    async def view(self):
+        if self._fails:
+            self._fails -= 1
+            raise NotNow("no answer", retry_after_s=0)
+        return self._run.federation
+
+    async def metrics(self):
+        return self._run.metrics
+
+
+@asynccontextmanager
+async def watched(progress, federation):
+    finished = asyncio.Event()
+    watching = asyncio.create_task(progress.watch("fedat")(federation, finished))
+    yield
+    finished.set()
+    await watching
+
+
+@pytest.fixture
+def run(make_run):
+    return make_run("fedat", [0.25, 0.75], num_tiers=2)
+
+
+def test_a_line_holds_time_version_accuracy_and_tiers(run):
+    assert describe(run.federation, 0.75) == (
+        "finished, 1,200 s, version 2, accuracy 0.750, tiers 2 0, 1 of 4 clients lost"
+    )
+
+
+@pytest.mark.anyio
+async def test_off_a_terminal_the_last_line_stays(run):
+    output = io.StringIO()
+    with Progress(ExperimentSettings(), Console(file=output, width=200)) as progress:
+        async with watched(progress, Federation(run)):
+            await asyncio.sleep(0)
+    assert "accuracy 0.750" in output.getvalue()
+
+
+@pytest.mark.anyio
+async def test_on_a_terminal_every_method_has_a_line(run):
+    output = io.StringIO()
+    console = Console(file=output, width=200, force_terminal=True)
+    with Progress(ExperimentSettings(), console) as progress:
+        async with watched(progress, Federation(run)):
+            await asyncio.sleep(0)
+    assert "fedavg" in output.getvalue()
+    assert "version 2, accuracy 0.750" in output.getvalue()
+
+
+@pytest.mark.anyio
+async def test_a_service_out_of_reach_does_not_end_the_watch(run):
+    with Progress(ExperimentSettings(), Console(file=io.StringIO())) as progress:
+        async with watched(progress, Federation(run, fails=1)):
+            await asyncio.sleep(0)
