@@ -11,16 +11,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.settings import ExperimentSettings, default_rate
 
 _DEFAULT = ExperimentSettings()
-_EXTRAS = {
-    "httpx": "worker",
-    "stamina": "worker",
-    "torch": "worker",
-    "PIL": "worker",
-    "matplotlib": "report",
-}
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -39,9 +32,7 @@ def demo(
     limit_per_class: Annotated[
         int | None, typer.Option(help="Use only so many images of every class.")
     ] = _DEFAULT.limit_per_class,
-    model: Annotated[
-        str, typer.Option(help="logistic, mlp or cnn (FedAT's; use --rate 15).")
-    ] = _DEFAULT.model,
+    model: Annotated[str, typer.Option(help="logistic, mlp or cnn (FedAT's).")] = _DEFAULT.model,
     clients: Annotated[int, typer.Option(help="Simulated clients.")] = _DEFAULT.num_clients,
     tiers: Annotated[int, typer.Option(help="Tiers of FedAT.")] = _DEFAULT.num_tiers,
     cohort: Annotated[
@@ -63,7 +54,9 @@ def demo(
     horizon: Annotated[
         float, typer.Option(help="Simulated seconds that each method runs.")
     ] = _DEFAULT.horizon_s,
-    rate: Annotated[float, typer.Option(help="Simulated seconds in a real one.")] = _DEFAULT.rate,
+    rate: Annotated[
+        float | None, typer.Option(help="Simulated seconds in a real one; 30 for digits, else 15.")
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Local epochs of a round.")] = _DEFAULT.epochs,
     batch_size: Annotated[int, typer.Option(help="Examples in a local step.")] = _DEFAULT.batch_size,
     lr: Annotated[float, typer.Option(help="Local learning rate.")] = _DEFAULT.lr,
@@ -95,7 +88,7 @@ def demo(
         compute_s=compute_s,
         num_unstable=unstable,
         horizon_s=horizon,
-        rate=rate,
+        rate=default_rate(data) if rate is None else rate,
         epochs=epochs,
         batch_size=batch_size,
         lr=lr,

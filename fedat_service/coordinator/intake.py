@@ -10,14 +10,18 @@ from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import Lease
 from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
-from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, model_entries, parse_bundle
+from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
 from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A readable update whose values are all finite and in range, and the digest of its bytes."""
+    """A readable update whose values are all finite and in range, and a digest that tells it from others.
+
+    The digest is that of the frame's head, which holds the verified checksum and size of every payload:
+    enough to know the same bytes again, at a thousandth of the cost of hashing them all.
+    """
 
     bundle: Bundle
     digest: str
@@ -30,7 +34,7 @@ def read_submission(body: bytes | bytearray, spec: Spec) -> Submission:
         Unprocessable: If the bytes are no bundle of this model; `field` names the part at fault.
     """
     bundle = _read(body, spec)
-    return Submission(bundle, hashlib.sha256(body).hexdigest())
+    return Submission(bundle, hashlib.sha256(head_of(body)).hexdigest())
 
 
 def read_initial_model(body: bytes | bytearray, spec: Spec) -> Model:

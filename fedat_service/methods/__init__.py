@@ -1,1 +1,1 @@
-"""Methods as rows of five choices: the presets, and what each choice of participation does."""
+"""What each choice of participation does."""

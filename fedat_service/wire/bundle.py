@@ -105,6 +105,12 @@ def parse_bundle(data: Payload, manifest: Manifest) -> Bundle:
     return Bundle(header.federation, entries, header.version, header.base_version, header.num_examples)
 
 
+def head_of(data: Payload) -> memoryview:
+    """Everything before the payloads of a parsed bundle: magic, length, header."""
+    view = memoryview(data)
+    return view[: _HEAD_BYTES + int.from_bytes(view[len(MAGIC) : _HEAD_BYTES], "little")]
+
+
 def check_bundle(bundle: Bundle) -> None:
     """Go through all payloads: every value must be finite and in range.
 
