@@ -46,7 +46,7 @@ from fedat_service.federation.tasks import TaskId
 from fedat_service.federation.transition import due_lease
 from fedat_service.metrics import ByteLedger, Timeline
 from fedat_service.params import Model
-from fedat_service.store.base import Store
+from fedat_service.store.base import Body, Store
 from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.messages import EvaluateVersion, Evaluation, RegisterClient
 
@@ -118,7 +118,7 @@ class Coordinator:
         await self._enter(decide)
         return is_new
 
-    async def upload_model(self, body: bytes | bytearray) -> bool:
+    async def upload_model(self, body: Body) -> bool:
         """Take the initial model; False if the very same was uploaded before.
 
         Raises:
@@ -182,7 +182,7 @@ class Coordinator:
         client_of(self.state, task.client)
         return task.tier if task.is_profile else tier_of(self.state, task.tier).number
 
-    async def accept(self, task: TaskId, body: bytes | bytearray) -> tuple[Bundle, bool]:
+    async def accept(self, task: TaskId, body: Body) -> tuple[Bundle, bool]:
         """Count an update, exactly once; False if the same bytes were counted before.
 
         Raises:
@@ -276,7 +276,7 @@ class Coordinator:
     def _enter(
         self,
         decide: Decide,
-        body: bytes | bytearray | None = None,
+        body: Body | None = None,
         update: Bundle | None = None,
         model: Model | None = None,
     ) -> asyncio.Future[bool]:

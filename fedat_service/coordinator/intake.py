@@ -10,6 +10,7 @@ from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import Lease
 from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
+from fedat_service.store.base import Body
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
 from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
@@ -27,7 +28,7 @@ class Submission:
     digest: str
 
 
-def read_submission(body: bytes | bytearray, spec: Spec) -> Submission:
+def read_submission(body: Body, spec: Spec) -> Submission:
     """Parse and check a body in one go: linear time, nothing allocated on its word.
 
     Raises:
@@ -37,7 +38,7 @@ def read_submission(body: bytes | bytearray, spec: Spec) -> Submission:
     return Submission(bundle, hashlib.sha256(head_of(body)).hexdigest())
 
 
-def read_initial_model(body: bytes | bytearray, spec: Spec) -> Model:
+def read_initial_model(body: Body, spec: Spec) -> Model:
     """Read a whole model in whatever codec it came.
 
     Raises:
@@ -56,7 +57,7 @@ def read_initial_model(body: bytes | bytearray, spec: Spec) -> Model:
     return model
 
 
-def _read(body: bytes | bytearray, spec: Spec) -> Bundle:
+def _read(body: Body, spec: Spec) -> Bundle:
     try:
         bundle = parse_bundle(body, spec.manifest)
         check_bundle(bundle)

@@ -12,7 +12,7 @@ from fedat_service.federation.events import Event
 from fedat_service.federation.state import State
 from fedat_service.federation.transition import transition
 from fedat_service.params import Model
-from fedat_service.store.base import Record, Store
+from fedat_service.store.base import Body, Record, Store
 from fedat_service.wire.bundle import Bundle
 
 _log = structlog.get_logger(__name__)
@@ -38,7 +38,7 @@ class Command:
     """
 
     decide: Decide
-    body: bytes | bytearray | None = None
+    body: Body | None = None
     update: Bundle | None = None
     model: Model | None = None
     insists: bool = False

@@ -3,24 +3,27 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
 from fedat_service.errors import NotNow, TooLarge, TooSlow, Unprocessable, UnsupportedMedia
 from fedat_service.wire.messages import BUNDLE_TYPE
 
+_KEPT_BUFFERS = 4
+
 
 @dataclass
 class UploadBudget:
-    """Bytes of bodies that may be received at once; over it, a client is told to come back."""
+    """Memory for bodies being received: bounded, and used again, for fresh memory costs more than copying."""
 
     max_bytes: int
     used_bytes: int = 0
+    _free: list[bytearray] = field(default_factory=list)
 
     @asynccontextmanager
-    async def reserve(self, num_bytes: int) -> AsyncIterator[None]:
-        """Hold `num_bytes` while a body is read and checked.
+    async def reserve(self, num_bytes: int) -> AsyncIterator[memoryview]:
+        """Lend `num_bytes` while a body is read, checked and counted.
 
         Raises:
             NotNow: If too much is in flight. A lone body always passes.
@@ -28,10 +31,17 @@ class UploadBudget:
         if self.used_bytes and self.used_bytes + num_bytes > self.max_bytes:
             raise NotNow(f"{self.used_bytes} bytes of updates are being received", retry_after_s=1)
         self.used_bytes += num_bytes
+        fitting = [buffer for buffer in self._free if len(buffer) >= num_bytes]
+        buffer = min(fitting, key=len) if fitting else bytearray(num_bytes)
+        if fitting:
+            self._free.remove(buffer)
         try:
-            yield
+            yield memoryview(buffer)[:num_bytes]
         finally:
             self.used_bytes -= num_bytes
+        # Only after an upload that went well: whoever was interrupted may still be read from.
+        if len(self._free) < _KEPT_BUFFERS:
+            self._free.append(buffer)
 
 
 def expected_bytes(request: Request, limit: int) -> int:
@@ -59,23 +69,27 @@ def expected_bytes(request: Request, limit: int) -> int:
     return int(declared)
 
 
-async def read_body(request: Request, limit: int, max_receive_s: float) -> bytearray:
-    """Read a body of at most `limit` bytes.
+async def read_body(request: Request, buffer: memoryview, max_receive_s: float) -> memoryview:
+    """Read a body into a buffer that is as large as the body may be.
+
+    Returns:
+        The part of the buffer that it fills.
 
     Raises:
         TooLarge: If there is more.
         TooSlow: If it takes longer than `max_receive_s` real seconds.
     """
-    body = bytearray()
+    size = 0
     try:
         async with asyncio.timeout(max_receive_s):
             async for chunk in request.stream():
-                if len(body) + len(chunk) > limit:
-                    raise TooLarge(f"the body is over {limit} bytes", "body", limit=limit)
-                body += chunk
+                if size + len(chunk) > len(buffer):
+                    raise TooLarge(f"the body is over {len(buffer)} bytes", "body", limit=len(buffer))
+                buffer[size : size + len(chunk)] = chunk
+                size += len(chunk)
     except TimeoutError as error:
-        raise TooSlow(f"{len(body)} bytes came in {max_receive_s:g} s", "body") from error
-    return body
+        raise TooSlow(f"{size} bytes came in {max_receive_s:g} s", "body") from error
+    return buffer[:size]
 
 
 def request_head_bytes(request: Request) -> int:

@@ -10,7 +10,7 @@ from fedat_service.coordinator.coordinator import Coordinator
 from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.tasks import TaskId
 from fedat_service.http.body import expected_bytes, read_body, request_head_bytes
-from fedat_service.http.context import Federation, NamedTask, Parts
+from fedat_service.http.context import Federation, Parts, context_of
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec
@@ -71,22 +71,25 @@ def _response_bytes(response: Response) -> int:
 async def put_initial_model(request: Request, parts: Parts, federation: Federation) -> Response:
     """Upload the initial model of a federation that was created with `initial_model: upload`."""
     limit = max_bundle_bytes(federation.spec.manifest, Float32())
-    async with parts.budget.reserve(expected_bytes(request, limit)):
-        body = await read_body(request, limit, parts.limits.max_receive_s)
+    async with parts.budget.reserve(expected_bytes(request, limit)) as buffer:
+        body = await read_body(request, buffer, parts.limits.max_receive_s)
         federation.ledger.count("up", 0, (), request_head_bytes(request) + len(body))
         created = await federation.upload_model(body)
     return JSONResponse({"version": 0}, 201 if created else 200)
 
 
 @router.put(UPDATE, status_code=201, response_model=Receipt, responses=again(Receipt))
-async def put_update(request: Request, parts: Parts, federation: Federation, task: NamedTask) -> Response:
+async def put_update(request: Request, federation: str, task: str) -> Response:
     """The result of a task: 201 the first time, 200 for the very same bytes again."""
-    limit = max_bundle_bytes(federation.spec.manifest, make_codec(federation.spec.method.codec))
-    tier = federation.tier_of_task(task)
-    async with parts.budget.reserve(expected_bytes(request, limit)):
-        body = await read_body(request, limit, parts.limits.max_receive_s)
+    # No dependencies here: solving them costs as much as reading a small model.
+    parts = await context_of(request)
+    coordinator, named = parts.registry.find(federation), TaskId.parse(task)
+    limit = max_bundle_bytes(coordinator.spec.manifest, make_codec(coordinator.spec.method.codec))
+    tier = coordinator.tier_of_task(named)
+    async with parts.budget.reserve(expected_bytes(request, limit)) as buffer:
+        body = await read_body(request, buffer, parts.limits.max_receive_s)
         # Its bytes have travelled, whatever becomes of it; its tensors count if it is accepted.
-        federation.ledger.count("up", tier, (), request_head_bytes(request) + len(body))
-        bundle, created = await federation.accept(task, body)
-    federation.ledger.count("up", tier, bundle.entries, 0)
-    return JSONResponse(Receipt(task=str(task)).model_dump(), 201 if created else 200)
+        coordinator.ledger.count("up", tier, (), request_head_bytes(request) + len(body))
+        bundle, created = await coordinator.accept(named, body)
+        coordinator.ledger.count("up", tier, bundle.entries, 0)
+    return JSONResponse(Receipt(task=task).model_dump(), 201 if created else 200)

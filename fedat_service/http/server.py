@@ -1,10 +1,13 @@
 """The server process: uvicorn, with a way out that sends waiting clients away first."""
 
 import asyncio
+import sys
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+
+_SWITCH_INTERVAL_S = 0.0002
 
 
 class Server(uvicorn.Server):
@@ -36,4 +39,6 @@ def serve(app: FastAPI, host: str, port: int) -> None:
         timeout_keep_alive=120,
         timeout_graceful_shutdown=10,
     )
+    # Codecs and sums run in threads: the loop must get the interpreter back at once when one has it.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     Server(config).run()

@@ -6,13 +6,16 @@ from typing import Protocol
 
 from fedat_service.federation.events import Event
 
+Body = bytes | bytearray | memoryview
+"""Bytes as they came; a store that keeps them longer than `append` lasts must copy them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """An event, and the body it speaks of if there is one (named in the event by its digest)."""
 
     event: Event
-    body: bytes | bytearray | None = None
+    body: Body | None = None
 
 
 class Store(Protocol):

@@ -4,7 +4,6 @@
 manifest order, for any set of whole layers.
 """
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from numpy.typing import NDArray
+from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, TensorSpec, to_model
@@ -65,7 +65,7 @@ def model_entries(model: Model, manifest: Manifest, layers: Iterable[str], codec
             else:
                 payload = codec.encode(model.floats[span])
         chosen = _INT64 if tensor.dtype == "int64" else codec
-        entries.append(Entry("weights", tensor, chosen, "absolute", payload, zlib.crc32(payload)))
+        entries.append(Entry("weights", tensor, chosen, "absolute", payload, zlib_ng.crc32(payload)))
     return tuple(entries)
 
 
@@ -246,7 +246,7 @@ def _payloads(entries: Sequence[EntryHeader], rest: memoryview) -> list[memoryvi
         raise WireError(f"the header speaks of {ends[-1]} payload bytes, there are {len(rest)}", "body")
     payloads = [rest[start:end] for start, end in pairwise(ends)]
     for i, (entry, payload) in enumerate(zip(entries, payloads, strict=True)):
-        if (found := zlib.crc32(payload)) != entry.crc32:
+        if (found := zlib_ng.crc32(payload)) != entry.crc32:
             raise WireError(
                 f"tensor {entry.tensor!r} has crc32 {entry.crc32}, its bytes have {found}",
                 f"entries[{i}].crc32",

@@ -31,15 +31,6 @@ def test_help_needs_neither_torch_nor_matplotlib():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_missing_extra_is_named(app, monkeypatch):
-    for name in [n for n in sys.modules if n.startswith("loadtest.experiments.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = CliRunner().invoke(app, ["demo"])
-    assert isinstance(result.exception, ConfigError)
-    assert "fedat-service[report]" in str(result.exception)
-
-
 def test_settings_that_make_no_sense_are_refused(app):
     result = CliRunner().invoke(app, ["demo", "--rate", "-1"])
     assert isinstance(result.exception, ConfigError)

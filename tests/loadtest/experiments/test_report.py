@@ -23,7 +23,12 @@ def runs(make_run):
 def test_json_report_holds_settings_and_methods(settings, runs):
     report = to_json(make_report(settings, runs))
     assert report["target_accuracy"] == 0.6
-    assert (report["data"], report["num_clients"], report["seed"], report["rate"]) == ("digits", 50, 0, 40.0)
+    assert (report["data"], report["num_clients"], report["seed"], report["rate"]) == (
+        "digits",
+        50,
+        0,
+        settings.rate,
+    )
     assert list(report["methods"]) == ["fedavg", "fedat"]
     assert report["methods"]["fedat"]["time_to_target_s"] == 400
     assert report["methods"]["fedat"]["bytes_up"] == {"parameters": 1400, "payload": 3500, "wire": 4200}
