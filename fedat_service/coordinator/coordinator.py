@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from fedat_service.clock import Clock
-from fedat_service.coordinator.arithmetic import Arithmetic
+from fedat_service.coordinator.execution import Execution
 from fedat_service.coordinator.intake import (
     check_submission,
     evaluation_of,
@@ -12,13 +12,12 @@ from fedat_service.coordinator.intake import (
     read_submission,
     summary_of,
 )
-from fedat_service.coordinator.journal import Command, Decide, Decision, Journal
+from fedat_service.coordinator.journal import Command, Decide, Journal
 from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import Offload
-from fedat_service.coordinator.publisher import Publication, Publisher
-from fedat_service.coordinator.waiting import Alarm, WaitingRoom
-from fedat_service.errors import Conflict, Gone, NotFound, NotNow, Unprocessable
-from fedat_service.federation.effects import AddUpdate, DropRound, Effect, Finish, MakeVersion, WakeClients
+from fedat_service.coordinator.publisher import Publication
+from fedat_service.coordinator.waiting import Alarm
+from fedat_service.errors import Conflict, Gone, NotNow, Unprocessable
 from fedat_service.federation.events import (
     ClientRegistered,
     ClientReturned,
@@ -28,8 +27,6 @@ from fedat_service.federation.events import (
     Stopped,
     TaskDelivered,
     UpdateAccepted,
-    VersionEvaluated,
-    VersionPublished,
 )
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import (
@@ -39,8 +36,8 @@ from fedat_service.federation.state import (
     initial_state,
     next_deadline_s,
     ready_lease,
+    since_start_s,
     tier_of,
-    versions_in_use,
 )
 from fedat_service.federation.tasks import TaskId
 from fedat_service.federation.transition import due_lease
@@ -72,20 +69,22 @@ class Coordinator:
         self.spec = spec
         self.clock = clock
         self.ledger = ByteLedger()
-        self.timeline = Timeline()
         self._offload = offload
         self._limits = limits
-        self._publisher = Publisher(spec, offload)
-        self._journal = Journal(spec.name, store, initial_state(spec), self._carry_out, self._pause)
-        self._arithmetic = None if initial is None else Arithmetic(spec, initial)
-        self._waiting = WaitingRoom()
-        self._alarm = Alarm(clock, self._on_deadline)
+        alarm = Alarm(clock, self._on_deadline)
+        self._execution = Execution(spec, initial, clock, offload, alarm, self._insist)
+        self._journal = Journal(spec.name, store, initial_state(spec), self._execution.carry_out, self._pause)
         self._stopping = False
 
     @property
     def state(self) -> State:
         """What is durable and carried out."""
         return self._journal.state
+
+    @property
+    def timeline(self) -> Timeline:
+        """Versions and evaluations so far."""
+        return self._execution.timeline
 
     @property
     def failed(self) -> bool:
@@ -146,7 +145,7 @@ class Coordinator:
                 await self._enter(partial(self._return, name))
             lease = ready_lease(self.state, name)
             if lease is None:
-                if not await self._waiting.wait(name, end_s - asyncio.get_running_loop().time()):
+                if not await self._execution.waiting.wait(name, end_s - asyncio.get_running_loop().time()):
                     return None
             elif lease.delivered_at_s is not None:
                 return lease
@@ -233,18 +232,14 @@ class Coordinator:
     async def model(self, version: int | None, layers: tuple[str, ...] | None) -> Publication:
         """A published version as it travels; the newest if None."""
         number = self.state.published if version is None else version
-        model = self._arrays().version(number, self.state.published)
-        return await self._publisher.publication("global", number, model, layers)
+        model = self._execution.arrays.version(number, self.state.published)
+        return await self._execution.publisher.publication("global", number, model, layers)
 
     async def tier_model(self, number: int, layers: tuple[str, ...] | None) -> Publication:
         """A tier's own model as it travels."""
         whose, version = f"tier{number}", tier_of(self.state, number).model_version
-        return await self._publisher.publication(whose, version, self._arrays().tier_model(number), layers)
-
-    def _arrays(self) -> Arithmetic:
-        if self._arithmetic is None:
-            raise NotFound(f"federation {self.spec.name!r} waits for its initial model", "model")
-        return self._arithmetic
+        model = self._execution.arrays.tier_model(number)
+        return await self._execution.publisher.publication(whose, version, model, layers)
 
     async def stop(self, reason: str) -> bool:
         """End the federation for good; False if it is over already."""
@@ -255,23 +250,19 @@ class Coordinator:
     def release(self) -> None:
         """Send everybody who waits away: the service is going down."""
         self._stopping = True
-        self._waiting.wake_all()
+        self._execution.waiting.wake_all()
 
     async def close(self) -> None:
         """Finish what is in line, and end the coordinator's tasks."""
         self.release()
-        self._alarm.set(None)
+        self._execution.alarm.set(None)
         await self._journal.close()
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the first task could be given out, until the end."""
         finished = self.state.status == "finished"
-        return self._since_start_s(self.state.now_s if finished else self.clock.now())
-
-    def _since_start_s(self, at_s: float) -> float:
-        started_s = self.state.started_at_s
-        return 0.0 if started_s is None else max(0.0, at_s - started_s)
+        return since_start_s(self.state, self.state.now_s if finished else self.clock.now())
 
     def _enter(
         self,
@@ -297,42 +288,3 @@ class Coordinator:
             return None if due_s is None or due_s > at_s else DeadlinePassed(at_s)
 
         self._insist(decide)
-
-    async def _carry_out(self, decision: Decision) -> None:
-        event = decision.event
-        if isinstance(event, ModelUploaded) and decision.command.model is not None:
-            self._arithmetic = Arithmetic(self.spec, decision.command.model)
-        for effect in decision.effects:
-            await self._perform(effect, decision.command.update)
-        if isinstance(event, VersionPublished):
-            in_use = versions_in_use(self.state)
-            self._arrays().keep_only(in_use)
-            self._publisher.keep_only("global", in_use)
-        elif isinstance(event, VersionEvaluated):
-            self.timeline.evaluation(event, self._since_start_s(event.at_s))
-        self._alarm.set(next_deadline_s(self.state))
-
-    async def _perform(self, effect: Effect, update: Bundle | None) -> None:
-        match effect:
-            case AddUpdate(tier, weight) if update is not None:
-                await self._offload(partial(self._arrays().add, tier, update, weight))
-            case DropRound(tier):
-                self._arrays().drop(tier)
-            case MakeVersion():
-                await self._publish(effect)
-            case WakeClients(clients):
-                self._waiting.wake(clients)
-            case Finish():
-                self._finish()
-
-    def _finish(self) -> None:
-        if self._arithmetic is not None:
-            self._arithmetic.drop_all()
-        self._waiting.wake_all()
-
-    async def _publish(self, made: MakeVersion) -> None:
-        model = await self._offload(partial(self._arrays().make_version, made))
-        event = VersionPublished(self.clock.now(), made.version, await self._offload(model.digest))
-        self.timeline.version(made, self._since_start_s(event.at_s))
-        self._publisher.keep_only(f"tier{made.tier}", ())
-        self._insist(lambda _: event)

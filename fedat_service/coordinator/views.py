@@ -6,16 +6,8 @@ import numpy as np
 
 from fedat_service.coordinator.coordinator import Coordinator
 from fedat_service.federation.state import Client, Lease, State, Tier
-from fedat_service.wire.messages import (
-    ClientView,
-    FederationView,
-    ManifestMessage,
-    MetricsView,
-    RoundView,
-    Task,
-    TiersView,
-    TierView,
-)
+from fedat_service.wire.messages import ManifestMessage, Task
+from fedat_service.wire.views import ClientView, FederationView, MetricsView, RoundView, TiersView, TierView
 
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "max": 1.0}
 _TASK_STREAM = 2

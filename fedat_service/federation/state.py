@@ -167,6 +167,11 @@ def next_deadline_s(state: State) -> float | None:
     return min(dues, default=None)
 
 
+def since_start_s(state: State, at_s: float) -> float:
+    """Seconds from the first task that could be given out to `at_s`."""
+    return 0.0 if state.started_at_s is None else max(0.0, at_s - state.started_at_s)
+
+
 def versions_in_use(state: State) -> frozenset[int]:
     """Versions somebody may ask for.
 

@@ -13,11 +13,11 @@ from fedat_service.wire.messages import (
     CLIENT_TASK,
     CLIENTS,
     TASK_EVALUATION,
-    ClientView,
     Evaluation,
     RegisterClient,
     Task,
 )
+from fedat_service.wire.views import ClientView
 
 _MAX_JSON_BYTES = 64 << 10
 

@@ -18,12 +18,8 @@ from fedat_service.wire.messages import (
     TIERS,
     CreateFederation,
     EvaluateVersion,
-    FederationList,
-    FederationView,
-    MetricsView,
-    TiersView,
-    TierView,
 )
+from fedat_service.wire.views import FederationList, FederationView, MetricsView, TiersView, TierView
 
 _MAX_JSON_BYTES = 16 << 20
 """Largest JSON body: a manifest of a hundred thousand tensors."""

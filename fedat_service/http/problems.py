@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedat_service.errors import FedATError, NotNow, RequestError, TooLarge
-from fedat_service.wire.messages import PROBLEM_TYPE, Problem
+from fedat_service.wire.messages import PROBLEM_TYPE
+from fedat_service.wire.views import Problem
 
 _log = structlog.get_logger(__name__)
 _TYPES = "https://fedat.invalid/problems/"

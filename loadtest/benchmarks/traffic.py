@@ -27,9 +27,9 @@ from fedat_service.wire.messages import (
     ManifestMessage,
     RegisterClient,
     Task,
-    TiersView,
 )
 from fedat_service.wire.settings import CodecSettings, Method, Participation, Rounds
+from fedat_service.wire.views import TiersView
 
 CODEC = CodecSettings(name="polyline", precision=4, layout="pairs")
 """FedAT's own: every client of the benchmarks sends it."""

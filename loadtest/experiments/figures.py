@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedat_service.wire.messages import VersionPoint
+from fedat_service.wire.views import VersionPoint
 from loadtest.experiments.results import SMOOTHING, Curve, centred_means
 
 _STYLES = tuple(

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from fedat_service.errors import NotNow
-from fedat_service.wire.messages import FederationView
+from fedat_service.wire.views import FederationView
 from loadtest.experiments.settings import ExperimentSettings
 from workers.client import FedATClient
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import mean
 
-from fedat_service.wire.messages import FederationView, MetricsView, Volume
+from fedat_service.wire.views import FederationView, MetricsView, Volume
 
 SMOOTHING = 3
 """Evaluations in the centred mean that is held against the target; the same for every method."""

@@ -4,17 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from fedat_service.wire.messages import (
-    AccuracyPoint,
-    FederationView,
-    ManifestMessage,
-    MetricsView,
-    TensorMessage,
-    VersionPoint,
-    Volume,
-)
+from fedat_service.wire.messages import ManifestMessage, TensorMessage
 from fedat_service.wire.presets import PRESETS
 from fedat_service.wire.settings import Rounds, Stop, Tiering
+from fedat_service.wire.views import AccuracyPoint, FederationView, MetricsView, VersionPoint, Volume
 from loadtest.experiments.results import MethodRun
 
 MODEL_SIZE = 100

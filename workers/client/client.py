@@ -26,16 +26,13 @@ from fedat_service.wire.messages import (
     TIERS,
     UPDATE,
     ClientEvaluation,
-    ClientView,
     CreateFederation,
     EvaluateVersion,
     Evaluation,
-    FederationView,
-    MetricsView,
     RegisterClient,
     Task,
-    TiersView,
 )
+from fedat_service.wire.views import ClientView, FederationView, MetricsView, TiersView
 from workers.client.exchange import Answer, Exchange, Retry
 from workers.client.models import GlobalModel, Key, ModelCache
 

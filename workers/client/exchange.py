@@ -12,7 +12,7 @@ import stamina
 from pydantic import ValidationError
 
 from fedat_service.errors import ConfigError, NotNow, ServiceRefused, WireError
-from fedat_service.wire.messages import Problem
+from fedat_service.wire.views import Problem
 
 MAX_JSON_BYTES = 64 << 20
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedat_service.params import Params
-from fedat_service.wire.messages import CreateFederation, FederationView, ManifestMessage
+from fedat_service.wire.messages import CreateFederation, ManifestMessage
+from fedat_service.wire.views import FederationView
 from workers.client import FedATClient, ModelCache, Retry, open_http
 from workers.fleet.population import build_model, is_own, load_dataset
 from workers.fleet.settings import FleetSettings

@@ -8,7 +8,8 @@ from fedat_service.clock import Clock
 from fedat_service.errors import ServiceRefused
 from fedat_service.params import Params
 from fedat_service.wire.codecs import make_codec
-from fedat_service.wire.messages import ClientEvaluation, FederationView
+from fedat_service.wire.messages import ClientEvaluation
+from fedat_service.wire.views import FederationView
 from workers.client import FedATClient, ModelCache
 
 _MOMENT_S = 0.2

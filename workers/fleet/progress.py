@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedat_service.clock import LoopClock
 from fedat_service.errors import NotNow
-from fedat_service.wire.messages import AccuracyPoint, FederationView
+from fedat_service.wire.views import AccuracyPoint, FederationView
 from workers.client import FedATClient, Retry, open_http
 from workers.fleet.launch import launch
 from workers.fleet.settings import FleetSettings

@@ -225,7 +225,7 @@ async def test_layers_are_encoded_once_however_they_are_asked_for(service):
         for spelling in ("fc,conv", "conv,fc", "fc,conv,fc")
     }
     assert len(bodies) == 1
-    assert len(service.coordinator._publisher._made) == 1
+    assert len(service.coordinator._execution.publisher._made) == 1
 
 
 async def test_a_stopped_federation_is_gone_for_its_clients_and_readable_for_all(service):

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from fedat_service.errors import ServiceRefused
-from fedat_service.wire.messages import AccuracyPoint, FederationView
+from fedat_service.wire.views import AccuracyPoint, FederationView
 from workers.fleet.creation import create_federation, describe_model
 from workers.fleet.progress import describe, run_visibly
 
