@@ -1,34 +1,10 @@
 import asyncio
-import selectors
 
 import pytest
 
 from fedat_service.clock import LoopClock
 from fedat_service.errors import ConfigError
-
-
-class JumpingSelector(selectors.SelectSelector):
-    """Instead of waiting, it lets the time jump."""
-
-    now = 0.0
-
-    def select(self, timeout=None):
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    def __init__(self):
-        self._jumping = JumpingSelector()
-        super().__init__(self._jumping)
-
-    def time(self):
-        return self._jumping.now
-
-
-def run(main):
-    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-        return runner.run(main)
+from fedat_service.virtual import run_virtual
 
 
 @pytest.mark.parametrize("rate", [1.0, 100.0, 0.5])
@@ -40,7 +16,7 @@ def test_a_sleep_lasts_as_long_on_the_clock_and_less_on_the_loop_by_the_rate(rat
         await clock.sleep(30.0)
         return clock.now(), loop.time() - started
 
-    assert run(sleep()) == pytest.approx((30.0, 30.0 / rate))
+    assert run_virtual(sleep()) == pytest.approx((30.0, 30.0 / rate))
 
 
 def test_a_clock_starts_at_zero_when_it_is_made():
@@ -48,14 +24,14 @@ def test_a_clock_starts_at_zero_when_it_is_made():
         await LoopClock().sleep(7.0)
         return LoopClock().now()
 
-    assert run(start_late()) == 0.0
+    assert run_virtual(start_late()) == 0.0
 
 
 def test_a_clock_knows_its_rate():
     async def rate():
         return LoopClock(60.0).rate
 
-    assert run(rate()) == 60.0
+    assert run_virtual(rate()) == 60.0
 
 
 @pytest.mark.parametrize("duration_s", [0.0, -5.0])
@@ -67,7 +43,7 @@ def test_no_time_to_wait_is_not_waited_for(duration_s):
         await clock.sleep(duration_s)
         return clock.now(), len(others)
 
-    assert run(sleep()) == (0.0, 0)
+    assert run_virtual(sleep()) == (0.0, 0)
 
 
 def test_a_synchronous_round_lasts_as_long_as_its_slowest_client(golden):
@@ -84,7 +60,7 @@ def test_a_synchronous_round_lasts_as_long_as_its_slowest_client(golden):
         )
         return clock.now()
 
-    assert run(round_of_all()) == pytest.approx(case["outputs"]["t"], rel=case["rtol"])
+    assert run_virtual(round_of_all()) == pytest.approx(case["outputs"]["t"], rel=case["rtol"])
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])

@@ -1,6 +1,7 @@
 """The real service and the real worker loop in one process, on virtual time: the same seed, the same log."""
 
-import httpx
+from functools import partial
+
 import numpy as np
 
 from fedat_service.coordinator.offload import inline
@@ -10,7 +11,7 @@ from fedat_service.store.memory import MemoryStore
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import Rounds, Stop, Tiering
-from workers.client import FedATClient, open_http
+from workers.client import AppConnection, FedATClient
 from workers.fleet.hosting import host
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
@@ -45,11 +46,11 @@ async def federation(seed: int):
         seed=seed,
     )
     async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app)
-        async with open_http(fleet.url, transport) as http:
+        connect = partial(AppConnection, app)
+        async with connect(fleet.url) as http:
             client = FedATClient(http, "f", jitter=np.random.default_rng(0))
             await client.create_federation(message)
-            await host(population, 0, InlineExecutor(), transport)
+            await host(population, 0, InlineExecutor(), connect)
             metrics = await client.metrics()
             tiers = await client.tiers()
     return [to_record(event) for event in store.events("f")], metrics, tiers

@@ -1,7 +1,6 @@
 """A service in memory that follows the protocol for one federation, and a loop whose time jumps."""
 
 import asyncio
-import selectors
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
+from fedat_service.virtual import run_virtual
 from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
 from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, PROBLEM_TYPE, ManifestMessage, Task
@@ -19,25 +19,6 @@ from workers.client import FedATClient, ModelCache, Retry, open_http
 from workers.worker import InlineExecutor
 
 CODEC = CodecSettings(name="float32")
-
-
-class JumpingSelector(selectors.SelectSelector):
-    """Instead of waiting, it lets the time jump."""
-
-    now = 0.0
-
-    def select(self, timeout=None):
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    def __init__(self):
-        self._jumping = JumpingSelector()
-        super().__init__(self._jumping)
-
-    def time(self):
-        return self._jumping.now
 
 
 class FakeService:
@@ -158,11 +139,7 @@ def problem(status: int, kind: str, detail: str = "no", **headers: str) -> httpx
 def virtually() -> Callable[[Coroutine[Any, Any, Any]], Any]:
     """`virtually(main())` runs a coroutine on a loop whose time jumps to its next timer."""
 
-    def run(main):
-        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-            return runner.run(main)
-
-    return run
+    return run_virtual
 
 
 @pytest.fixture

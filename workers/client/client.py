@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import httpx
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
@@ -33,7 +32,8 @@ from fedat_service.wire.messages import (
     Task,
 )
 from fedat_service.wire.views import ClientView, FederationView, MetricsView, TiersView
-from workers.client.exchange import Answer, Exchange, Retry
+from workers.client.connection import Connection, Request, Response
+from workers.client.exchange import Exchange, Retry, retry_after_s
 from workers.client.models import GlobalModel, Key, ModelCache
 
 Message = TypeVar("Message", bound=BaseModel)
@@ -49,7 +49,7 @@ class FedATClient:
     `ServiceRefused` with the HTTP status if it refuses, and `WireError` if its answer makes no sense.
 
     Args:
-        http: Connections of this client's own: see `open_http`.
+        connection: This client's own way to the service: see `open_http`.
         federation: Name of the federation.
         jitter: Draws the back-off between attempts.
         retry: How long to insist.
@@ -58,7 +58,7 @@ class FedATClient:
 
     def __init__(
         self,
-        http: httpx.AsyncClient,
+        connection: Connection,
         federation: str,
         *,
         jitter: np.random.Generator,
@@ -66,7 +66,7 @@ class FedATClient:
         accept_encoding: str = "identity",
     ) -> None:
         self.federation = federation
-        self._exchange = Exchange(http, retry or Retry(), jitter)
+        self._exchange = Exchange(connection, retry or Retry(), jitter)
         self._accept_encoding = accept_encoding
         self._held: Key | None = None
 
@@ -82,19 +82,19 @@ class FedATClient:
 
     async def view(self) -> FederationView:
         """What the federation is and where it stands."""
-        return _read(FederationView, await self._exchange.send("GET", self._path(FEDERATION)))
+        return _read(FederationView, await self._get(self._path(FEDERATION)))
 
     async def tiers(self) -> TiersView:
         """The live tier view."""
-        return _read(TiersView, await self._exchange.send("GET", self._path(TIERS)))
+        return _read(TiersView, await self._get(self._path(TIERS)))
 
     async def metrics(self) -> MetricsView:
         """Versions, evaluations and communication volume over time."""
-        return _read(MetricsView, await self._exchange.send("GET", self._path(METRICS)))
+        return _read(MetricsView, await self._get(self._path(METRICS)))
 
     async def stop(self) -> FederationView:
         """End the federation; its results stay readable."""
-        return _read(FederationView, await self._exchange.send("DELETE", self._path(FEDERATION)))
+        return _read(FederationView, await self._exchange.send(Request("DELETE", self._path(FEDERATION))))
 
     async def register(self, message: RegisterClient) -> ClientView:
         """Register a client; the same name again is the same client."""
@@ -115,11 +115,10 @@ class FedATClient:
                 the client (any more).
         """
         path = self._path(CLIENT_TASK, client=client)
-        answer = await self._exchange.send(
-            "GET", path, params={"wait": wait_s}, read_s=wait_s + _POLL_SLACK_S
-        )
+        query = {"wait": str(wait_s)}
+        answer = await self._exchange.send(Request("GET", path, query, read_s=wait_s + _POLL_SLACK_S))
         if answer.status == 204:
-            await LoopClock().sleep(answer.retry_after_s)
+            await LoopClock().sleep(retry_after_s(answer))
             return None
         task = _read(Task, answer)
         if (task.federation, task.client) != (self.federation, client):
@@ -156,9 +155,8 @@ class FedATClient:
         if held is not None and known is not None:
             headers["If-None-Match"] = held[1]
         limit = max(max_bundle_bytes(models.manifest, one) for one in (codec, Float32()))
-        answer = await self._exchange.send(
-            "GET", self._path(MODEL), params=query, headers=headers, max_bytes=limit
-        )
+        request = Request("GET", self._path(MODEL), query, headers, max_bytes=limit)
+        answer = await self._exchange.send(request)
         if answer.status != 304:
             etag = answer.headers.get("etag")
             self._held = None if etag is None else (layers, etag)
@@ -194,21 +192,24 @@ class FedATClient:
         """
         await self._post(self._path(EVALUATIONS), EvaluateVersion(version=version, clients=tuple(clients)))
 
+    async def _get(self, path: str) -> Response:
+        return await self._exchange.send(Request("GET", path))
+
     def _path(self, template: str, **names: str) -> str:
         quoted = {key: quote(name, safe="") for key, name in names.items()}
         return template.format(federation=quote(self.federation, safe=""), **quoted)
 
-    async def _post(self, path: str, message: BaseModel) -> Answer:
+    async def _post(self, path: str, message: BaseModel) -> Response:
         body = message.model_dump_json(exclude_none=True).encode()
-        return await self._exchange.send(
-            "POST", path, content=body, headers={"Content-Type": "application/json"}
-        )
+        headers = {"Content-Type": "application/json"}
+        return await self._exchange.send(Request("POST", path, headers=headers, content=body))
 
-    async def _put(self, path: str, body: bytes) -> Answer:
-        return await self._exchange.send("PUT", path, content=body, headers={"Content-Type": BUNDLE_TYPE})
+    async def _put(self, path: str, body: bytes) -> Response:
+        headers = {"Content-Type": BUNDLE_TYPE}
+        return await self._exchange.send(Request("PUT", path, headers=headers, content=body))
 
 
-def _read(message: type[Message], answer: Answer) -> Message:
+def _read(message: type[Message], answer: Response) -> Message:
     try:
         return message.model_validate_json(bytes(answer.body))
     except ValidationError as error:

@@ -2,23 +2,17 @@
 
 import asyncio
 from dataclasses import dataclass
-from functools import cache
-from ssl import SSLContext
-from typing import Any
 
-import httpx
 import numpy as np
 import stamina
 from pydantic import ValidationError
 
-from fedat_service.errors import ConfigError, NotNow, ServiceRefused, WireError
+from fedat_service.errors import NotNow, ServiceRefused
 from fedat_service.wire.views import Problem
-
-MAX_JSON_BYTES = 64 << 20
+from workers.client.connection import Connection, Request, Response
 
 _ANSWERS = (200, 201, 204, 304)
 _NOT_NOW = (429, 502, 503, 504)
-_LOST = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError)
 _MAX_RETRY_AFTER_S = 300.0
 
 
@@ -37,89 +31,40 @@ class Retry:
     cap_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back: a status that means success, and a body of bounded size."""
-
-    status: int
-    headers: httpx.Headers
-    body: bytearray
-
-    @property
-    def retry_after_s(self) -> float:
-        """Seconds the service asks to wait; 0 if it does not say, or not in seconds."""
-        return _retry_after_s(self.headers)
-
-
 class Exchange:
-    """Sends requests over one client's connections.
-
-    A request is never cancelled from here: httpx 0.28 loses the connection of a cancelled request for good.
-    Its own timeouts bound it.
+    """Sends requests over one client's connection until they are answered.
 
     Args:
-        http: The connections.
+        connection: The way to the service.
         retry: How long to insist.
         jitter: Draws the back-off.
     """
 
-    def __init__(self, http: httpx.AsyncClient, retry: Retry, jitter: np.random.Generator) -> None:
-        self._http = http
+    def __init__(self, connection: Connection, retry: Retry, jitter: np.random.Generator) -> None:
+        self._connection = connection
         self._retry = retry
         self._jitter = jitter
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        max_bytes: int = MAX_JSON_BYTES,
-        read_s: float = 60.0,
-        **request: Any,  # noqa: ANN401 - httpx's own names: params, headers, content, json
-    ) -> Answer:
-        """Send a request until it is answered.
-
-        Args:
-            method: Of HTTP.
-            path: Below the service's address.
-            max_bytes: Largest body that an answer may have.
-            read_s: Longest silence.
-            **request: What else `httpx.AsyncClient.stream` takes.
+    async def send(self, request: Request) -> Response:
+        """Send a request until it is answered with success.
 
         Raises:
             NotNow: If the service could not be reached, or was busy, for as long as `retry` says.
             ServiceRefused: If it refuses.
-            WireError: If the answer is no HTTP, or larger than `max_bytes`.
+            WireError: If the answer is no HTTP, or larger than the request allows.
         """
         insist = stamina.AsyncRetryingCaller(attempts=self._retry.attempts, timeout=None)
-        timeout = httpx.Timeout(30.0, read=read_s)
+        return await insist(_Patience(self._retry, self._jitter), self._attempt, request)
 
-        async def attempt() -> Answer:
-            return await self._attempt(method, path, max_bytes, timeout=timeout, **request)
-
-        return await insist(_Patience(self._retry, self._jitter), attempt)
-
-    async def _attempt(
-        self,
-        method: str,
-        path: str,
-        max_bytes: int,
-        **request: Any,  # noqa: ANN401
-    ) -> Answer:
-        try:
-            async with self._http.stream(method, path, **request) as response:
-                body = await _read(response, max_bytes)
-        except _LOST as error:
-            why = str(error) or type(error).__name__
-            raise NotNow(f"no answer from {self._http.base_url}: {why}", retry_after_s=0.0) from error
-        except httpx.DecodingError as error:
-            raise WireError(f"the answer to {method} {path} does not decompress: {error}") from error
-        if response.status_code in _NOT_NOW:
-            raise NotNow(f"{method} {path}: {_problem(response, body)[0]}", _retry_after_s(response.headers))
-        if response.status_code not in _ANSWERS:
-            detail, kind = _problem(response, body)
-            raise ServiceRefused(f"{method} {path}: {detail}", response.status_code, kind)
-        return Answer(response.status_code, response.headers, body)
+    async def _attempt(self, request: Request) -> Response:
+        response = await self._connection.send(request)
+        what = f"{request.method} {request.path}"
+        if response.status in _NOT_NOW:
+            raise NotNow(f"{what}: {_problem(response)[0]}", retry_after_s(response))
+        if response.status not in _ANSWERS:
+            detail, kind = _problem(response)
+            raise ServiceRefused(f"{what}: {detail}", response.status, kind)
+        return response
 
 
 class _Patience:
@@ -139,55 +84,18 @@ class _Patience:
         return wait_s if asyncio.get_running_loop().time() + wait_s <= self._end_s else False
 
 
-async def _read(response: httpx.Response, max_bytes: int) -> bytearray:
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > max_bytes:
-            raise WireError(f"the answer to {response.request.url.path} is over {max_bytes} bytes")
-    return body
-
-
-def _problem(response: httpx.Response, body: bytearray) -> tuple[str, str]:
+def _problem(response: Response) -> tuple[str, str]:
     """What is wrong, and which kind of problem it is, as far as the answer says."""
     try:
-        problem = Problem.model_validate_json(bytes(body))
+        problem = Problem.model_validate_json(bytes(response.body))
     except ValidationError:
-        return f"HTTP {response.status_code}", "unknown"
+        return f"HTTP {response.status}", "unknown"
     return problem.detail, problem.type.rpartition("/")[2]
 
 
-def _retry_after_s(headers: httpx.Headers) -> float:
-    text = headers.get("retry-after", "")
+def retry_after_s(response: Response) -> float:
+    """Seconds the service asks to wait; 0 if it does not say, or not in seconds."""
+    text = response.headers.get("retry-after", "")
     if not (text.isascii() and text.isdigit()):
         return 0.0
     return min(float(text), _MAX_RETRY_AFTER_S)
-
-
-@cache
-def _tls() -> SSLContext:
-    """One for all clients of a process: making it costs more than everything else of a client."""
-    return httpx.create_ssl_context(trust_env=False)
-
-
-def open_http(url: str, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """Open connections to a service; one set for each client, for a shared set is slower (httpx #3215).
-
-    Args:
-        url: Where the service is, without `/v1`.
-        transport: Another way there than the network, such as `httpx.ASGITransport(app)`.
-
-    Raises:
-        ConfigError: If it is no http or https address.
-    """
-    try:
-        base = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise ConfigError(f"{url!r} is no address: {error}") from error
-    if base.scheme not in ("http", "https") or not base.host:
-        raise ConfigError(f"the service's address must be http://host:port or https://..., got {url!r}")
-    # The service closes idle connections after 120 s: let them go earlier here.
-    limits = httpx.Limits(max_connections=4, max_keepalive_connections=1, keepalive_expiry=60.0)
-    return httpx.AsyncClient(
-        base_url=base, transport=transport, verify=_tls(), trust_env=False, limits=limits
-    )

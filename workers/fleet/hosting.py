@@ -1,18 +1,17 @@
 """One event loop that hosts a process's share of a fleet."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-import httpx
 import numpy as np
 from torch import nn
 
 from fedat_service.clock import LoopClock
 from fedat_service.wire.settings import Solver
-from workers.client import FedATClient, ModelCache, open_http
+from workers.client import Connection, FedATClient, ModelCache, open_http
 from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.observer import Observer
 from workers.fleet.population import Population
@@ -59,7 +58,7 @@ async def host(
     population: Population,
     process: int,
     executor: Executor,
-    transport: httpx.AsyncBaseTransport | None = None,
+    connect: Callable[[str], Connection] = open_http,
 ) -> Tally:
     """Run one process's share of a fleet until the federation is finished or all of it has dropped out.
 
@@ -68,7 +67,7 @@ async def host(
         process: Which share; the first one also observes.
         executor: Where training, evaluation and codecs run. It must do one thing at a time: the clients
             share one torch module.
-        transport: Another way to the service than the network.
+        connect: Opens one client's way to the service.
 
     Raises:
         ManifestError: If the federation is about another model.
@@ -79,17 +78,17 @@ async def host(
     _warm_up(model, population)
     async with AsyncExitStack() as stack:
 
-        async def connect(stream: int) -> FedATClient:
-            http = await stack.enter_async_context(open_http(settings.url, transport))
+        async def client_of(stream: int) -> FedATClient:
+            connection = await stack.enter_async_context(connect(settings.url))
             jitter = np.random.default_rng((settings.seed, _JITTER, stream))
-            return FedATClient(http, settings.federation, jitter=jitter)
+            return FedATClient(connection, settings.federation, jitter=jitter)
 
-        onlooker = await connect(settings.num_clients + process)
+        onlooker = await client_of(settings.num_clients + process)
         view = await onlooker.view()
         check_manifest(manifest_of(model), view.manifest.to_manifest())
         models = ModelCache(settings.federation, manifest_of(model), executor)
         place = _Workplace(population, model, models, LoopClock(settings.rate or view.clock_rate), executor)
-        workers = [place.worker(client, await connect(client)) for client in settings.clients_of(process)]
+        workers = [place.worker(client, await client_of(client)) for client in settings.clients_of(process)]
         observes = process == 0 and settings.evaluate_every_s > 0
         return await _run_together(workers, place.observer(onlooker) if observes else None)
 

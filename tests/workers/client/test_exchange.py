@@ -6,6 +6,7 @@ import pytest
 
 from fedat_service.errors import ConfigError, NotNow, ServiceRefused, WireError
 from workers.client import Retry, open_http
+from workers.client.connection import Request
 from workers.client.exchange import Exchange
 
 
@@ -20,8 +21,8 @@ def exchange(answers, retry=Retry(base_s=0.0, cap_s=0.0)):  # noqa: B008 - a fro
             raise given
         return given
 
-    http = open_http("http://service", httpx.MockTransport(answer))
-    return Exchange(http, retry, np.random.default_rng(1)), asked_s
+    connection = open_http("http://service", httpx.MockTransport(answer))
+    return Exchange(connection, retry, np.random.default_rng(1)), asked_s
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def exchange(answers, retry=Retry(base_s=0.0, cap_s=0.0)):  # noqa: B008 - a fro
 def test_what_may_pass_is_tried_again(virtually, failure):
     async def main():
         asking, asked_s = exchange([failure, failure, httpx.Response(200, content=b"ok")])
-        return (await asking.send("GET", "/x")).body, len(asked_s)
+        return (await asking.send(Request("GET", "/x"))).body, len(asked_s)
 
     assert virtually(main()) == (b"ok", 3)
 
@@ -48,7 +49,7 @@ def test_retry_after_is_waited_for(virtually):
     async def main():
         busy = httpx.Response(503, headers={"Retry-After": "7"})
         asking, asked_s = exchange([busy, busy, httpx.Response(200)])
-        await asking.send("GET", "/x")
+        await asking.send(Request("GET", "/x"))
         return asked_s
 
     assert virtually(main()) == pytest.approx([0.0, 7.0, 14.0])
@@ -58,7 +59,7 @@ def test_retry_after_is_waited_for(virtually):
 def test_a_retry_after_that_is_no_number_of_seconds_asks_for_nothing(virtually, text):
     async def main():
         asking, asked_s = exchange([httpx.Response(503, headers={"Retry-After": text}), httpx.Response(200)])
-        await asking.send("GET", "/x")
+        await asking.send(Request("GET", "/x"))
         return asked_s
 
     assert virtually(main()) == pytest.approx([0.0, 0.0])
@@ -68,7 +69,7 @@ def test_back_off_is_jittered_fully_below_a_ceiling_that_doubles_up_to_its_cap(v
     async def main():
         lost = [httpx.ConnectError("x")] * 200
         asking, asked_s = exchange([*lost, httpx.Response(200)], Retry(1000, 1e9, base_s=1.0, cap_s=8.0))
-        await asking.send("GET", "/x")
+        await asking.send(Request("GET", "/x"))
         return np.diff(asked_s)
 
     waits_s = virtually(main())
@@ -82,7 +83,7 @@ def test_it_gives_up_after_its_attempts(virtually):
     async def main():
         asking, asked_s = exchange([httpx.ConnectError("refused")] * 9, Retry(4, base_s=0.0, cap_s=0.0))
         with pytest.raises(NotNow, match=r"no answer from http://service.*refused"):
-            await asking.send("GET", "/x")
+            await asking.send(Request("GET", "/x"))
         return len(asked_s)
 
     assert virtually(main()) == 4
@@ -93,7 +94,7 @@ def test_it_does_not_wait_beyond_its_time(virtually):
         busy = httpx.Response(503, headers={"Retry-After": "20"})
         asking, asked_s = exchange([busy] * 9, Retry(total_s=50.0, base_s=0.0, cap_s=0.0))
         with pytest.raises(NotNow, match="503"):
-            await asking.send("GET", "/x")
+            await asking.send(Request("GET", "/x"))
         return asked_s
 
     assert virtually(main()) == pytest.approx([0.0, 20.0, 40.0])
@@ -104,7 +105,7 @@ def test_a_refusal_is_not_tried_again_and_says_status_kind_and_detail(virtually,
     async def main():
         asking, _ = exchange([refusal(status, "some-kind", "layer fc is wrong")])
         with pytest.raises(ServiceRefused, match="GET /x: layer fc is wrong") as caught:
-            await asking.send("GET", "/x")
+            await asking.send(Request("GET", "/x"))
         return caught.value.status, caught.value.kind
 
     assert virtually(main()) == (status, "some-kind")
@@ -114,7 +115,7 @@ def test_a_refusal_without_a_problem_document_is_a_refusal_all_the_same(virtuall
     async def main():
         asking, _ = exchange([httpx.Response(404, text="<html>")])
         with pytest.raises(ServiceRefused, match="HTTP 404"):
-            await asking.send("GET", "/x")
+            await asking.send(Request("GET", "/x"))
 
     virtually(main())
 
@@ -130,7 +131,7 @@ def test_an_answer_larger_than_it_may_be_is_not_read_to_its_end(virtually):
     async def main():
         asking, _ = exchange([httpx.Response(200, content=endless())])
         with pytest.raises(WireError, match="over 10000 bytes"):
-            await asking.send("GET", "/x", max_bytes=10_000)
+            await asking.send(Request("GET", "/x", max_bytes=10_000))
 
     virtually(main())
     assert len(served) <= 11
@@ -142,7 +143,7 @@ def test_an_answer_that_does_not_decompress_is_refused(virtually):
             [httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))]
         )
         with pytest.raises(WireError, match="does not decompress"):
-            await asking.send("GET", "/x")
+            await asking.send(Request("GET", "/x"))
 
     virtually(main())
 
@@ -156,4 +157,4 @@ def test_an_address_that_is_none_is_refused(url):
 async def test_the_environment_plays_no_part(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:1")
     async with open_http("http://service", httpx.MockTransport(lambda _: httpx.Response(200))) as http:
-        assert (await http.get("/")).status_code == 200
+        assert (await http.send(Request("GET", "/"))).status == 200

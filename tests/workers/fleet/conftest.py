@@ -5,9 +5,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-import httpx
 import pytest
 import uvicorn
 
@@ -15,6 +15,7 @@ from fedat_service.coordinator.offload import inline
 from fedat_service.http.app import create_app
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import CodecSettings, Method, Participation, Rounds, Solver, Stop, Tiering
+from workers.client import AppConnection
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
@@ -60,13 +61,13 @@ def federation() -> Callable[..., CreateFederation]:
 
 @pytest.fixture
 def served(virtually) -> Callable[..., Any]:
-    """`served(main)` runs `main(transport)` with the real service on virtual time."""
+    """`served(main)` runs `main(connect)` with the real service on virtual time."""
 
     def run(main):
         async def inside():
             app = create_app(offload=inline)
             async with app.router.lifespan_context(app):
-                return await main(httpx.ASGITransport(app))
+                return await main(partial(AppConnection, app))
 
         return virtually(inside())
 

@@ -7,6 +7,7 @@ import torch
 
 from fedat_service.errors import ManifestError, NotNow, ServiceRefused
 from workers.client import FedATClient, open_http
+from workers.client.connection import Request
 from workers.fleet.hosting import host
 from workers.fleet.population import Population
 from workers.models.state import manifest_of
@@ -18,16 +19,16 @@ def simulate(served, federation):
     """`simulate(settings, **fields)`: a federation in virtual time; gives tallies, view, metrics, model."""
 
     def run(settings, **fields):
-        async def main(transport):
-            async with open_http(settings.url, transport) as http:
+        async def main(connect):
+            async with connect(settings.url) as http:
                 client = FedATClient(http, settings.federation, jitter=np.random.default_rng(0))
                 await client.create_federation(federation(settings, **fields))
                 shares = [
-                    host(Population(settings), process, InlineExecutor(), transport)
+                    host(Population(settings), process, InlineExecutor(), connect)
                     for process in range(settings.num_processes)
                 ]
                 tallies = await asyncio.gather(*shares)
-                model = (await http.get("/v1/federations/f/model")).content
+                model = (await http.send(Request("GET", "/v1/federations/f/model"))).body
                 return tallies, await client.view(), await client.metrics(), model
 
         return served(main)
@@ -68,15 +69,15 @@ def test_clients_that_drop_out_are_lost_to_the_federation(simulate, fleet):
 def test_a_fleet_that_is_started_again_is_the_same_clients(served, fleet, federation):
     settings = fleet(num_processes=1, evaluate_every_s=0.0)
 
-    async def main(transport):
-        async with open_http(settings.url, transport) as http:
+    async def main(connect):
+        async with connect(settings.url) as http:
             client = FedATClient(http, "f", jitter=np.random.default_rng(0))
             await client.create_federation(federation(settings))
-            first = asyncio.ensure_future(host(Population(settings), 0, InlineExecutor(), transport))
+            first = asyncio.ensure_future(host(Population(settings), 0, InlineExecutor(), connect))
             await asyncio.sleep(60.0)
             first.cancel()
             await asyncio.wait([first])
-            await host(Population(settings), 0, InlineExecutor(), transport)
+            await host(Population(settings), 0, InlineExecutor(), connect)
             return await client.view()
 
     view = served(main)
@@ -86,11 +87,11 @@ def test_a_fleet_that_is_started_again_is_the_same_clients(served, fleet, federa
 def test_clients_report_how_the_models_they_receive_do(served, fleet, federation):
     settings = fleet(num_processes=1, evaluate_every_s=0.0, evaluate_on_task=True)
 
-    async def main(transport):
-        async with open_http(settings.url, transport) as http:
+    async def main(connect):
+        async with connect(settings.url) as http:
             client = FedATClient(http, "f", jitter=np.random.default_rng(0))
             await client.create_federation(federation(settings))
-            await host(Population(settings), 0, InlineExecutor(), transport)
+            await host(Population(settings), 0, InlineExecutor(), connect)
             return await client.tiers()
 
     accuracies = [member.accuracy for tier in served(main).tiers for member in tier.members]
@@ -105,7 +106,7 @@ def test_a_model_that_is_not_the_federations_is_refused_at_the_start(simulate, f
 
 def test_a_federation_that_does_not_exist_is_refused(served, fleet):
     with pytest.raises(ServiceRefused, match="no federation 'f'"):
-        served(lambda transport: host(Population(fleet()), 0, InlineExecutor(), transport))
+        served(lambda connect: host(Population(fleet()), 0, InlineExecutor(), connect))
 
 
 def test_training_leaves_the_number_of_threads_alone(simulate, fleet):
@@ -119,4 +120,11 @@ def test_the_first_error_ends_all_clients(virtually, fleet, service):
     service.manifest = manifest_of(Population(settings).build_model())
     service.first["clients"] = [httpx.ConnectError("refused")] * 10_000
     with pytest.raises(NotNow, match="refused"):
-        virtually(host(Population(settings), 0, InlineExecutor(), httpx.MockTransport(service)))
+        virtually(
+            host(
+                Population(settings),
+                0,
+                InlineExecutor(),
+                lambda url: open_http(url, httpx.MockTransport(service)),
+            )
+        )
