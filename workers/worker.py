@@ -1,12 +1,9 @@
 """One client of a federation: it asks for work, trains, takes its time, and sends the result."""
 
-import asyncio
 import math
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import ParamSpec, TypeVar
 
 from pydantic import ValidationError
 
@@ -15,26 +12,14 @@ from fedat_service.errors import ManifestError, ServiceRefused, TrainingError
 from fedat_service.params import Manifest, TensorSpec
 from fedat_service.wire.messages import Evaluation, RegisterClient, Task
 from workers.client import FedATClient, GlobalModel, ModelCache
-from workers.training.trainer import EvaluationResult, LocalTrainer
+from workers.training.jobs import ClientTraining
+from workers.training.trainer import EvaluationResult
 
-P = ParamSpec("P")
-T = TypeVar("T")
+LONG_POLL_S = 30.0
+"""Longest long-poll over a network, in real seconds."""
 
 _OVER = (404, 410)
 """HTTP status of a task whose time is over, and of one that a service forgot."""
-
-
-class InlineExecutor(Executor):
-    """Runs work at once in the thread that submits it: for virtual time, which knows no threads."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run `fn` now; the future is done."""
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is the future's, as in every executor
-            future.set_exception(error)
-        return future
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +105,10 @@ class Worker:
     Args:
         name: The client's name; the same name again is the same client.
         num_examples: Size of its training set.
-        trainer: Its model and data.
+        training: Its model and data.
         client: Its way to the service.
         models: Where fetched models are decoded; may be shared.
         clock: The federation's time.
-        executor: Where training runs: never on the event loop.
         pace: How long it takes.
         evaluates: Whether it reports how each model it receives does on its own test split.
         wait_s: Longest long-poll, in real seconds.
@@ -134,22 +118,20 @@ class Worker:
         self,
         name: str,
         num_examples: int,
-        trainer: LocalTrainer,
+        training: ClientTraining,
         *,
         client: FedATClient,
         models: ModelCache,
         clock: Clock,
-        executor: Executor,
         pace: Pace | None = None,
         evaluates: bool = False,
-        wait_s: float = 30.0,
+        wait_s: float = LONG_POLL_S,
     ) -> None:
         self._me = RegisterClient(name=name, num_examples=num_examples)
-        self._trainer = trainer
+        self._training = training
         self._client = client
         self._models = models
         self._clock = clock
-        self._executor = executor
         self._pace = pace or Pace()
         self._evaluates = evaluates
         self._wait_s = wait_s
@@ -200,10 +182,13 @@ class Worker:
             model = await self._client.fetch_model(task, self._models)
             if self._evaluates and task.purpose == "train":
                 await self._evaluate(task, model)
-            result = await self._run(self._trainer.train, model.params, task.solver, task.seed)
-            self._tally.late += self._clock.now() > due_s
+            job = self._training.train(model.params, task.solver, task.seed)
+            is_late = self._clock.now() > due_s
             if not await self._wait_until(due_s):
+                job.cancel()
                 return False
+            self._tally.late += is_late or not job.done()
+            result = await job.result()
             await self._client.put_update(task, result.params, result.num_examples, self._models)
         except ServiceRefused as refusal:
             if refusal.status not in _OVER or task.task == self._over:
@@ -215,12 +200,9 @@ class Worker:
         return True
 
     async def _evaluate(self, task: Task, model: GlobalModel) -> None:
-        found = await self._run(self._trainer.evaluate, model.params)
+        found = await self._training.evaluate(model.params).result()
         if found.num_examples:
             await self._client.put_evaluation(task, reportable(self._me.name, found))
-
-    async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.wrap_future(self._executor.submit(work, *args, **kwargs))
 
     async def _wait_until(self, due_s: float) -> bool:
         """Wait; False if the client drops out first."""

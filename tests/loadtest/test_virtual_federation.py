@@ -12,11 +12,12 @@ from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import Rounds, Stop, Tiering
 from workers.client import AppConnection, FedATClient
+from workers.fleet.engine import LocalEngine
 from workers.fleet.hosting import host
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
-from workers.worker import InlineExecutor
+from workers.training.jobs import InlineExecutor
 
 NUM_CLIENTS = 12
 
@@ -46,11 +47,12 @@ async def federation(seed: int):
         seed=seed,
     )
     async with app.router.lifespan_context(app):
+        executor = InlineExecutor()
         connect = partial(AppConnection, app)
         async with connect(fleet.url) as http:
             client = FedATClient(http, "f", jitter=np.random.default_rng(0))
             await client.create_federation(message)
-            await host(population, 0, InlineExecutor(), connect)
+            await host(population, 0, LocalEngine(population, executor), executor, connect)
             metrics = await client.metrics()
             tiers = await client.tiers()
     return [to_record(event) for event in store.events("f")], metrics, tiers

@@ -16,7 +16,7 @@ from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, PROBLEM_TYPE, ManifestMessage, Task
 from fedat_service.wire.settings import CodecSettings, Method, Rounds, Solver, Stop, Tiering
 from workers.client import FedATClient, ModelCache, Retry, open_http
-from workers.worker import InlineExecutor
+from workers.training.jobs import InlineExecutor
 
 CODEC = CodecSettings(name="float32")
 

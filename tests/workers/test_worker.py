@@ -11,8 +11,9 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import ManifestError, NotNow, ServiceRefused, TrainingError
 from fedat_service.params import Manifest
 from fedat_service.wire.messages import Evaluation, RegisterClient
+from workers.training.jobs import ExecutorTraining, InlineExecutor
 from workers.training.trainer import EvaluationResult, TrainResult
-from workers.worker import InlineExecutor, Pace, Tally, Worker, check_manifest
+from workers.worker import Pace, Tally, Worker, check_manifest
 
 
 class Trainer:
@@ -36,18 +37,17 @@ class Trainer:
 def work(virtually, connect, models):
     """`work(**options)` runs a worker to its end; gives its tally and the federation's time then."""
 
-    def run(trainer=None, rate=1.0, **options):
+    def run(trainer=None, rate=1.0, executor=None, **options):
         async def main():
             clock = LoopClock(rate)
             worker = Worker(
                 "c000",
                 8,
-                trainer or Trainer(),
+                ExecutorTraining(trainer or Trainer(), executor or InlineExecutor()),
                 **{
                     "client": connect(),
                     "models": models,
                     "clock": clock,
-                    "executor": InlineExecutor(),
                     **options,
                 },
             )
@@ -249,9 +249,8 @@ async def test_training_runs_where_the_executor_says(connect, models, service):
     service.tasks = [service.task()]
     trainer = Located()
     with ThreadPoolExecutor(1) as executor:
-        worker = Worker(
-            "c000", 8, trainer, client=connect(), models=models, clock=LoopClock(), executor=executor
-        )
+        training = ExecutorTraining(trainer, executor)
+        worker = Worker("c000", 8, training, client=connect(), models=models, clock=LoopClock())
         await worker.run()
     assert trainer.thread is not threading.main_thread()
 

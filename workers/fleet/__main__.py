@@ -12,6 +12,7 @@ import stamina.instrumentation
 import torch
 
 from fedat_service.errors import FedATError
+from workers.fleet.engine import LocalEngine
 from workers.fleet.hosting import host
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
@@ -38,7 +39,8 @@ def main() -> int:
 
 async def _host(settings: FleetSettings, process: int) -> Tally:
     with ThreadPoolExecutor(1) as executor:
-        return await host(Population(settings), process, executor)
+        population = Population(settings)
+        return await host(population, process, LocalEngine(population, executor), executor)
 
 
 def _read_line() -> bytes:

@@ -11,7 +11,7 @@ from workers.client import FedATClient, ModelCache, Retry, open_http
 from workers.fleet.population import build_model, is_own, load_dataset
 from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of, params_of
-from workers.worker import InlineExecutor
+from workers.training.jobs import InlineExecutor
 
 _SOON = Retry(total_s=5.0)
 """Somebody sits at the terminal."""

@@ -4,78 +4,45 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 import numpy as np
-from torch import nn
 
 from fedat_service.clock import LoopClock
-from fedat_service.wire.settings import Solver
 from workers.client import Connection, FedATClient, ModelCache, open_http
-from workers.fleet.evaluation import FleetEvaluator
+from workers.fleet.engine import Engine
 from workers.fleet.observer import Observer
 from workers.fleet.population import Population
-from workers.models.state import manifest_of, params_of
-from workers.training.torch_trainer import TorchTrainer
-from workers.worker import Tally, Worker, check_manifest
+from workers.models.state import manifest_of
+from workers.worker import LONG_POLL_S, Tally, Worker, check_manifest
 
 _JITTER = 2
 """Purpose number of the generators that draw back-offs."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Workplace:
-    """What the clients of one process share."""
-
-    population: Population
-    model: nn.Module
-    models: ModelCache
-    clock: LoopClock
-    executor: Executor
-
-    def worker(self, client: int, connection: FedATClient) -> Worker:
-        population = self.population
-        train, test = population.train_data(client), population.test_data(client)
-        return Worker(
-            population.settings.client_name(client),
-            population.num_examples(client),
-            TorchTrainer(self.model, train, test),
-            client=connection,
-            models=self.models,
-            clock=self.clock,
-            executor=self.executor,
-            pace=population.pace(client),
-            evaluates=population.settings.evaluate_on_task,
-        )
-
-    def observer(self, connection: FedATClient) -> Observer:
-        evaluate = FleetEvaluator(self.model, self.population)
-        every_s = self.population.settings.evaluate_every_s
-        return Observer(connection, self.models, self.clock, self.executor, evaluate, every_s)
-
-
 async def host(
     population: Population,
     process: int,
+    engine: Engine,
     executor: Executor,
     connect: Callable[[str], Connection] = open_http,
+    wait_s: float = LONG_POLL_S,
 ) -> Tally:
     """Run one process's share of a fleet until the federation is finished or all of it has dropped out.
 
     Args:
         population: The fleet's clients.
         process: Which share; the first one also observes.
-        executor: Where training, evaluation and codecs run. It must do one thing at a time: the clients
-            share one torch module.
+        engine: Trains and evaluates.
+        executor: Where codecs run.
         connect: Opens one client's way to the service.
+        wait_s: Longest long-poll, in seconds of the event loop.
 
     Raises:
         ManifestError: If the federation is about another model.
         FedATError: Whatever ends one of the clients ends all.
     """
     settings = population.settings
-    model = population.build_model()
-    _warm_up(model, population)
+    manifest = manifest_of(population.build_model())
     async with AsyncExitStack() as stack:
 
         async def client_of(stream: int) -> FedATClient:
@@ -85,19 +52,26 @@ async def host(
 
         onlooker = await client_of(settings.num_clients + process)
         view = await onlooker.view()
-        check_manifest(manifest_of(model), view.manifest.to_manifest())
-        models = ModelCache(settings.federation, manifest_of(model), executor)
-        place = _Workplace(population, model, models, LoopClock(settings.rate or view.clock_rate), executor)
-        workers = [place.worker(client, await client_of(client)) for client in settings.clients_of(process)]
+        check_manifest(manifest, view.manifest.to_manifest())
+        models = ModelCache(settings.federation, manifest, executor)
+        clock = LoopClock(settings.rate or view.clock_rate)
+        workers = [
+            Worker(
+                settings.client_name(client),
+                population.num_examples(client),
+                engine.training_of(client),
+                client=await client_of(client),
+                models=models,
+                clock=clock,
+                pace=population.pace(client),
+                evaluates=settings.evaluate_on_task,
+                wait_s=wait_s,
+            )
+            for client in settings.clients_of(process)
+        ]
         observes = process == 0 and settings.evaluate_every_s > 0
-        return await _run_together(workers, place.observer(onlooker) if observes else None)
-
-
-def _warm_up(model: nn.Module, population: Population) -> None:
-    """Train once for nothing: torch's first step takes seconds, which are no client's latency."""
-    once = Solver(batch_size=population.num_examples(0))
-    trainer = TorchTrainer(model, population.train_data(0), population.test_data(0))
-    trainer.train(params_of(model), once, seed=0)
+        observer = Observer(onlooker, models, clock, engine.evaluate_all, settings.evaluate_every_s)
+        return await _run_together(workers, observer if observes else None)
 
 
 async def _run_together(workers: Sequence[Worker], observer: Observer | None) -> Tally:

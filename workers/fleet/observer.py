@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
 
 from fedat_service.clock import Clock
 from fedat_service.errors import ServiceRefused
@@ -11,11 +10,12 @@ from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import ClientEvaluation
 from fedat_service.wire.views import FederationView
 from workers.client import FedATClient, ModelCache
+from workers.training.jobs import Job
 
 _MOMENT_S = 0.2
 """Real seconds between two looks at a federation that has sent its clients home and publishes the rest."""
 
-Evaluate = Callable[[Params], Sequence[ClientEvaluation]]
+Evaluate = Callable[[Params], Job[Sequence[ClientEvaluation]]]
 
 
 class Observer:
@@ -25,8 +25,7 @@ class Observer:
         client: Its own way to the service.
         models: Where fetched models are decoded.
         clock: The federation's time.
-        executor: Where evaluation runs.
-        evaluate: What a version is worth to each client.
+        evaluate: Starts to find what a version is worth to each client.
         every_s: The cadence, in federation seconds.
     """
 
@@ -35,17 +34,16 @@ class Observer:
         client: FedATClient,
         models: ModelCache,
         clock: Clock,
-        executor: Executor,
         evaluate: Evaluate,
         every_s: float,
     ) -> None:
         self._client = client
         self._models = models
         self._clock = clock
-        self._executor = executor
         self._evaluate = evaluate
         self._every_s = every_s
         self._seen: int | None = None
+        self._evaluating: Job[Sequence[ClientEvaluation]] | None = None
 
     async def run(self, finished: asyncio.Event) -> None:
         """Observe until the federation is finished: then its last version is published, and evaluated too.
@@ -55,9 +53,11 @@ class Observer:
         """
         while True:
             view = await self._client.view()
+            await self._report()
             if view.status != "awaiting-model":
                 await self._look(view)
             if view.status == "finished":
+                await self._report()
                 return
             if finished.is_set():
                 await self._clock.sleep(_MOMENT_S * self._clock.rate)
@@ -65,19 +65,24 @@ class Observer:
                 await _first(self._clock.sleep(self._every_s), finished.wait())
 
     async def _look(self, view: FederationView) -> None:
+        """Start evaluating the newest version; the next look reports, so that nobody waits for it."""
         model = await self._client.fetch_newest(self._models, make_codec(view.method.codec))
-        if model.version == self._seen:
+        if model.version != self._seen:
+            self._seen = model.version
+            self._evaluating = self._evaluate(model.params)
+
+    async def _report(self) -> None:
+        """Report what the last look started."""
+        if self._evaluating is None or self._seen is None:
             return
-        work = self._executor.submit(self._evaluate, model.params)
-        clients = await asyncio.wrap_future(work)
+        clients, self._evaluating = await self._evaluating.result(), None
         try:
             if clients:
-                await self._client.post_evaluations(model.version, clients)
+                await self._client.post_evaluations(self._seen, clients)
         except ServiceRefused as refusal:
             # Another observer, or an earlier run of this fleet, was there first.
             if refusal.status != 409:
                 raise
-        self._seen = model.version
 
 
 async def _first(*waits: Awaitable[object]) -> None:

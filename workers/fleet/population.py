@@ -39,7 +39,11 @@ class Population:
         self.dataset = load_dataset(settings)
         count, seed = settings.num_clients, settings.seed
         parts = split(
-            self.dataset.labels, Partition.parse(settings.partition), count, _seed(seed, _PARTITION)
+            self.dataset.labels,
+            Partition.parse(settings.partition),
+            count,
+            _seed(seed, _PARTITION),
+            self.dataset.groups,
         )
         self._splits = [
             local_split(part, _seed(seed, _LOCAL_SPLIT, client)) for client, part in enumerate(parts)

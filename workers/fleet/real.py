@@ -9,6 +9,7 @@ import numpy as np
 
 from fedat_service.clock import LoopClock
 from workers.client import FedATClient, ModelCache, Retry, open_http
+from workers.training.jobs import ExecutorTraining
 from workers.training.trainer import LocalTrainer
 from workers.worker import Tally, Worker
 
@@ -45,8 +46,9 @@ def run_client(
         NotNow: If the service is out of reach for too long.
         TrainingError: If training or evaluation gave something that must not be sent.
     """
-    worker = partial(Worker, name, num_examples, trainer, evaluates=evaluates)
     with ThreadPoolExecutor(1) as executor:
+        training = ExecutorTraining(trainer, executor)
+        worker = partial(Worker, name, num_examples, training, evaluates=evaluates)
         return asyncio.run(_work(worker, url, federation, retry, executor))
 
 
@@ -57,4 +59,4 @@ async def _work(
         client = FedATClient(http, federation, jitter=np.random.default_rng(), retry=retry)
         manifest = (await client.view()).manifest.to_manifest()
         models = ModelCache(federation, manifest, executor, capacity=1)
-        return await worker(client=client, models=models, clock=LoopClock(), executor=executor).run()
+        return await worker(client=client, models=models, clock=LoopClock()).run()

@@ -1,7 +1,6 @@
 """Local training of any torch module on one client's examples."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from fedat_service.params import Params
 from fedat_service.wire.settings import Solver
 from workers.models.state import load_params, params_of
 from workers.training.batches import Batches, Data
+from workers.training.contexts import one_thread, seeded
 from workers.training.optimizer import LocalOptimizer
 from workers.training.trainer import EvaluationResult, TrainResult
 
@@ -63,7 +63,7 @@ class TorchTrainer:
         optimizer = LocalOptimizer(learning, solver)
         loss = torch.zeros((), dtype=torch.float64)
         num_examples = 0
-        with _one_thread(), _seeded(seed):
+        with one_thread(), seeded(seed):
             for epoch in range(solver.epochs):
                 num_examples = self._epoch(optimizer, solver.batch_size, loss)
                 if num_examples == 0:
@@ -85,7 +85,7 @@ class TorchTrainer:
         load_params(self._model, params)
         self._model.eval()
         correct, loss, num_examples = 0, 0.0, 0
-        with _one_thread(), torch.inference_mode():
+        with one_thread(), torch.inference_mode():
             for x, y in self._test_data.in_order(EVALUATION_BATCH):
                 scores = self._model(x)
                 correct += int((scores.argmax(1) == y).sum())
@@ -103,25 +103,3 @@ class TorchTrainer:
             loss_sum += loss.detach() * len(y)
             num_examples += len(y)
         return num_examples
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run torch on one thread: with more, processes that share the cores slow each other down."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch's generator of the CPU, and put it back as it was."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)

@@ -7,7 +7,7 @@ from fedat_service.errors import ManifestError, WireError
 from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.codecs import Float32
 from workers.client import ModelCache
-from workers.worker import InlineExecutor
+from workers.training.jobs import InlineExecutor
 
 
 class CountingExecutor(InlineExecutor):

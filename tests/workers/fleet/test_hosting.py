@@ -8,10 +8,17 @@ import torch
 from fedat_service.errors import ManifestError, NotNow, ServiceRefused
 from workers.client import FedATClient, open_http
 from workers.client.connection import Request
+from workers.fleet.engine import LocalEngine
 from workers.fleet.hosting import host
 from workers.fleet.population import Population
 from workers.models.state import manifest_of
-from workers.worker import InlineExecutor
+from workers.training.jobs import InlineExecutor
+
+
+def share(settings, process, connect):
+    """One process's share of a fleet."""
+    population, executor = Population(settings), InlineExecutor()
+    return host(population, process, LocalEngine(population, executor), executor, connect)
 
 
 @pytest.fixture
@@ -23,10 +30,7 @@ def simulate(served, federation):
             async with connect(settings.url) as http:
                 client = FedATClient(http, settings.federation, jitter=np.random.default_rng(0))
                 await client.create_federation(federation(settings, **fields))
-                shares = [
-                    host(Population(settings), process, InlineExecutor(), connect)
-                    for process in range(settings.num_processes)
-                ]
+                shares = [share(settings, process, connect) for process in range(settings.num_processes)]
                 tallies = await asyncio.gather(*shares)
                 model = (await http.send(Request("GET", "/v1/federations/f/model"))).body
                 return tallies, await client.view(), await client.metrics(), model
@@ -73,11 +77,11 @@ def test_a_fleet_that_is_started_again_is_the_same_clients(served, fleet, federa
         async with connect(settings.url) as http:
             client = FedATClient(http, "f", jitter=np.random.default_rng(0))
             await client.create_federation(federation(settings))
-            first = asyncio.ensure_future(host(Population(settings), 0, InlineExecutor(), connect))
+            first = asyncio.ensure_future(share(settings, 0, connect))
             await asyncio.sleep(60.0)
             first.cancel()
             await asyncio.wait([first])
-            await host(Population(settings), 0, InlineExecutor(), connect)
+            await share(settings, 0, connect)
             return await client.view()
 
     view = served(main)
@@ -91,7 +95,7 @@ def test_clients_report_how_the_models_they_receive_do(served, fleet, federation
         async with connect(settings.url) as http:
             client = FedATClient(http, "f", jitter=np.random.default_rng(0))
             await client.create_federation(federation(settings))
-            await host(Population(settings), 0, InlineExecutor(), connect)
+            await share(settings, 0, connect)
             return await client.tiers()
 
     accuracies = [member.accuracy for tier in served(main).tiers for member in tier.members]
@@ -106,7 +110,7 @@ def test_a_model_that_is_not_the_federations_is_refused_at_the_start(simulate, f
 
 def test_a_federation_that_does_not_exist_is_refused(served, fleet):
     with pytest.raises(ServiceRefused, match="no federation 'f'"):
-        served(lambda connect: host(Population(fleet()), 0, InlineExecutor(), connect))
+        served(lambda connect: share(fleet(), 0, connect))
 
 
 def test_training_leaves_the_number_of_threads_alone(simulate, fleet):
@@ -121,10 +125,9 @@ def test_the_first_error_ends_all_clients(virtually, fleet, service):
     service.first["clients"] = [httpx.ConnectError("refused")] * 10_000
     with pytest.raises(NotNow, match="refused"):
         virtually(
-            host(
-                Population(settings),
+            share(
+                settings,
                 0,
-                InlineExecutor(),
                 lambda url: open_http(url, httpx.MockTransport(service)),
             )
         )

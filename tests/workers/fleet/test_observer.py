@@ -6,7 +6,7 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import ServiceRefused
 from fedat_service.wire.messages import ClientEvaluation, EvaluateVersion
 from workers.fleet.observer import Observer
-from workers.worker import InlineExecutor
+from workers.training.jobs import FutureJob, InlineExecutor
 
 
 @pytest.fixture
@@ -16,10 +16,11 @@ def observe(virtually, connect, models, service):
     def run(plan):
         async def main():
             def evaluate(_):
-                return (ClientEvaluation(client="c000", num_examples=2, correct=1, loss=0.5),)
+                found = (ClientEvaluation(client="c000", num_examples=2, correct=1, loss=0.5),)
+                return FutureJob(InlineExecutor().submit(lambda: found))
 
             finished = asyncio.Event()
-            observer = Observer(connect(), models, LoopClock(), InlineExecutor(), evaluate, 10.0)
+            observer = Observer(connect(), models, LoopClock(), evaluate, 10.0)
             await asyncio.gather(observer.run(finished), plan(finished))
 
         virtually(main())

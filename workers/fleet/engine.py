@@ -1,0 +1,56 @@
+"""Who trains and evaluates for a process's clients: its own thread, or a pool that stacks cohorts."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Protocol
+
+from fedat_service.params import Params
+from fedat_service.wire.messages import ClientEvaluation
+from fedat_service.wire.settings import Solver
+from workers.fleet.evaluation import FleetEvaluator
+from workers.fleet.population import Population
+from workers.models.state import params_of
+from workers.training.jobs import ClientTraining, ExecutorTraining, FutureJob, Job
+from workers.training.torch_trainer import TorchTrainer
+
+
+class Engine(Protocol):
+    """The arithmetic of a fleet's clients."""
+
+    def training_of(self, client: int) -> ClientTraining:
+        """What trains one client."""
+        ...
+
+    def evaluate_all(self, params: Params) -> Job[Sequence[ClientEvaluation]]:
+        """Start evaluating a model on all clients' test sets."""
+        ...
+
+
+class LocalEngine:
+    """All clients share one torch module, one after the other.
+
+    Args:
+        population: The fleet's clients.
+        executor: Where the module is worked with. It must do one thing at a time.
+    """
+
+    def __init__(self, population: Population, executor: Executor) -> None:
+        self._population = population
+        self._executor = executor
+        self._model = population.build_model()
+        self._evaluate = FleetEvaluator(self._model, population)
+        # torch's first step takes seconds, which are no client's latency.
+        once = Solver(batch_size=population.num_examples(0))
+        self._trainer(0).train(params_of(self._model), once, seed=0)
+
+    def training_of(self, client: int) -> ClientTraining:
+        """See `Engine`."""
+        return ExecutorTraining(self._trainer(client), self._executor)
+
+    def evaluate_all(self, params: Params) -> Job[Sequence[ClientEvaluation]]:
+        """See `Engine`."""
+        return FutureJob(self._executor.submit(self._evaluate, params))
+
+    def _trainer(self, client: int) -> TorchTrainer:
+        train, test = self._population.train_data(client), self._population.test_data(client)
+        return TorchTrainer(self._model, train, test)
