@@ -12,6 +12,7 @@ from fedat_service.wire.messages import ClientEvaluation
 from workers.fleet.population import Population
 from workers.models.state import load_params
 from workers.training.batches import Batches
+from workers.training.contexts import one_thread
 from workers.training.torch_trainer import EVALUATION_BATCH
 from workers.training.trainer import EvaluationResult
 from workers.worker import reportable
@@ -54,7 +55,7 @@ class FleetEvaluator:
     def _pass(self) -> tuple[Tensor, Tensor]:
         """Whether each example is right, as int64, and its loss, as float64: both of shape ``(N,)``."""
         correct, losses = [], []
-        with torch.inference_mode():
+        with one_thread(), torch.inference_mode():
             for x, y in self._tests.in_order(EVALUATION_BATCH):
                 scores = self._model(x)
                 correct.append((scores.argmax(1) == y).long())

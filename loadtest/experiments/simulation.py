@@ -1,0 +1,97 @@
+"""One method in virtual time: the real service and the real workers in this process, without waiting."""
+
+import asyncio
+from concurrent.futures import Executor
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+
+from fedat_service.coordinator.limits import Limits
+from fedat_service.coordinator.offload import inline
+from fedat_service.http.app import create_app
+from fedat_service.store.jsonl import JsonLinesStore
+from fedat_service.virtual import run_virtual
+from fedat_service.wire.messages import ManifestMessage
+from loadtest.experiments.demo import federation_of, fleet_of
+from loadtest.experiments.progress import Watch
+from loadtest.experiments.report import REFERENCE
+from loadtest.experiments.results import MethodRun
+from loadtest.experiments.settings import ExperimentSettings
+from workers.client import AppConnection, FedATClient
+from workers.fleet.cohort_engine import CohortEngine
+from workers.fleet.hosting import host
+from workers.fleet.pools import EngineName, open_pool
+from workers.fleet.population import Population
+from workers.fleet.settings import FleetSettings
+from workers.models.state import manifest_of
+from workers.training.jobs import InlineExecutor
+
+_URL = "http://simulated"
+_LONGEST_POLL_S = 3600.0
+"""What the API allows: an idle client costs nothing while it waits, and nothing can get lost on the way."""
+
+
+def simulate(
+    name: str,
+    settings: ExperimentSettings,
+    watch: Watch,
+    engine: EngineName = "processes",
+) -> MethodRun:
+    """Run one method in virtual time, and keep its event log.
+
+    Args:
+        name: The method, as the experiment calls it.
+        settings: Under which conditions; `rate` plays no part.
+        watch: Shown how the federation does, while it runs.
+        engine: Where training runs; the results do not depend on it.
+
+    Raises:
+        FedATError: If a setting makes no sense, or the federation fails.
+    """
+    settings.out.mkdir(parents=True, exist_ok=True)
+    # One event loop hosts all clients; the pool's processes only train.
+    fleet = fleet_of(name, settings, _URL).model_copy(update={"num_processes": 1})
+    with (
+        TemporaryDirectory(dir=settings.out, prefix=f".{name}-") as folder,
+        open_pool(engine, settings.processes) as pool,
+    ):
+        events = Path(folder)
+        run = run_virtual(_run(name, settings, fleet, pool, JsonLinesStore(events), watch))
+        (events / f"{name}.events.jsonl").replace(
+            settings.out / ("events.jsonl" if name == REFERENCE else f"events-{name}.jsonl")
+        )
+    return run
+
+
+async def _run(
+    name: str,
+    settings: ExperimentSettings,
+    fleet: FleetSettings,
+    pool: Executor,
+    store: JsonLinesStore,
+    watch: Watch,
+) -> MethodRun:
+    population = Population(fleet)
+    manifest = ManifestMessage.of(manifest_of(population.build_model()))
+    app = create_app(Limits(max_wait_s=_LONGEST_POLL_S), store=store, offload=inline)
+    connect = partial(AppConnection, app)
+    start_s = perf_counter()
+    async with app.router.lifespan_context(app), connect(_URL) as connection:
+        client = FedATClient(connection, name, jitter=np.random.default_rng(settings.seed))
+        await client.create_federation(federation_of(name, settings, manifest))
+        finished = asyncio.Event()
+        watching = asyncio.create_task(watch(client, finished))
+        try:
+            await host(population, 0, CohortEngine(fleet, pool), InlineExecutor(), connect, _LONGEST_POLL_S)
+        finally:
+            finished.set()
+            await watching
+        return MethodRun(
+            name=name,
+            federation=await client.view(),
+            metrics=await client.metrics(),
+            wall_s=perf_counter() - start_s,
+        )

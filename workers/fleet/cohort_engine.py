@@ -1,0 +1,176 @@
+"""An engine for virtual time: clients that work at the same time are trained as stacks, in processes."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from fedat_service.errors import TrainingError
+from fedat_service.params import Params
+from fedat_service.wire.messages import ClientEvaluation
+from fedat_service.wire.settings import Solver
+from workers.fleet.evaluation import FleetEvaluator
+from workers.fleet.population import Population
+from workers.fleet.settings import FleetSettings
+from workers.training.jobs import ClientTraining, Job
+from workers.training.torch_trainer import TorchTrainer
+from workers.training.trainer import EvaluationResult, TrainResult
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one client has to train."""
+
+    client: int
+    start: Params
+    solver: Solver
+    seed: int
+
+
+class _Workplace:
+    """What a process trains and evaluates with: a pure function of the fleet's settings."""
+
+    def __init__(self, settings: FleetSettings) -> None:
+        self._population = Population(settings)
+        self._model = self._population.build_model()
+        self._evaluate_all: FleetEvaluator | None = None
+
+    def train(self, stack: Sequence[Assignment]) -> list[TrainResult]:
+        return [self._trainer(one.client).train(one.start, one.solver, one.seed) for one in stack]
+
+    def evaluate(self, client: int, params: Params) -> EvaluationResult:
+        return self._trainer(client).evaluate(params)
+
+    def evaluate_all(self, params: Params) -> Sequence[ClientEvaluation]:
+        if self._evaluate_all is None:
+            self._evaluate_all = FleetEvaluator(self._model, self._population)
+        return self._evaluate_all(params)
+
+    def _trainer(self, client: int) -> TorchTrainer:
+        train, test = self._population.train_data(client), self._population.test_data(client)
+        return TorchTrainer(self._model, train, test)
+
+
+@lru_cache(maxsize=1)
+def _workplace(settings: FleetSettings) -> _Workplace:
+    """A process's workplace, made when its first work arrives."""
+    return _Workplace(settings)
+
+
+def _train(settings: FleetSettings, stack: Sequence[Assignment]) -> list[TrainResult]:
+    return _workplace(settings).train(stack)
+
+
+def _evaluate(settings: FleetSettings, client: int, params: Params) -> EvaluationResult:
+    return _workplace(settings).evaluate(client, params)
+
+
+def _evaluate_all(settings: FleetSettings, params: Params) -> Sequence[ClientEvaluation]:
+    return _workplace(settings).evaluate_all(params)
+
+
+class CohortEngine:
+    """Collects what clients begin, and trains all of it together as soon as the first of them is through.
+
+    On virtual time nothing happens between two instants, so which clients are trained together depends on
+    the simulated latencies alone: the results are the same bits for every pool and number of processes.
+    Joining blocks the event loop, whose time stands still meanwhile.
+
+    Args:
+        settings: The fleet; every process of the pool builds its clients from them.
+        pool: Where training and evaluation run.
+    """
+
+    def __init__(self, settings: FleetSettings, pool: Executor) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._waiting: list[_TrainingJob] = []
+
+    def training_of(self, client: int) -> ClientTraining:
+        """See `Engine`."""
+        return _CohortMember(self, client)
+
+    def evaluate_all(self, params: Params) -> Job[Sequence[ClientEvaluation]]:
+        """See `Engine`."""
+        return _BlockingJob(self._pool.submit(_evaluate_all, self._settings, params))
+
+    def evaluate(self, client: int, params: Params) -> Job[EvaluationResult]:
+        """Start an evaluation on one client's own test set."""
+        return _BlockingJob(self._pool.submit(_evaluate, self._settings, client, params))
+
+    def train(self, assignment: Assignment) -> Job[TrainResult]:
+        """Put one client's training beside those that are waiting to be done together."""
+        job = _TrainingJob(self, assignment)
+        self._waiting.append(job)
+        return job
+
+    def leave_out(self, job: "_TrainingJob") -> None:
+        """Do not train for somebody who has dropped out."""
+        if job in self._waiting:
+            self._waiting.remove(job)
+
+    def begin(self) -> None:
+        """Send everything that waits to the pool, in stacks."""
+        jobs, self._waiting = self._waiting, []
+        for stack in [[job] for job in jobs]:
+            future = self._pool.submit(_train, self._settings, [job.assignment for job in stack])
+            for place, job in enumerate(stack):
+                job.stack, job.place = future, place
+
+
+class _CohortMember:
+    """One client's share in an engine."""
+
+    def __init__(self, engine: CohortEngine, client: int) -> None:
+        self._engine = engine
+        self._client = client
+
+    def train(self, start: Params, solver: Solver, seed: int) -> Job[TrainResult]:
+        return self._engine.train(Assignment(self._client, start, solver, seed))
+
+    def evaluate(self, params: Params) -> Job[EvaluationResult]:
+        return self._engine.evaluate(self._client, params)
+
+
+class _BlockingJob(Generic[T]):
+    """Work in a pool, waited for while virtual time stands still."""
+
+    def __init__(self, future: Future[T]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """A simulated client has done its work when its latency is over."""
+        return True
+
+    async def result(self) -> T:
+        return self._future.result()
+
+    def cancel(self) -> None:
+        self._future.cancel()
+
+
+class _TrainingJob:
+    """One client's place in a stack; `stack` is None until its training begins."""
+
+    def __init__(self, engine: CohortEngine, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.stack: Future[list[TrainResult]] | None = None
+        self.place = 0
+        self._engine = engine
+
+    def done(self) -> bool:
+        """A simulated client has done its work when its latency is over."""
+        return True
+
+    async def result(self) -> TrainResult:
+        if self.stack is None:
+            self._engine.begin()
+        if self.stack is None:
+            raise TrainingError(f"client {self.assignment.client} was left out of training")
+        return self.stack.result()[self.place]
+
+    def cancel(self) -> None:
+        self._engine.leave_out(self)

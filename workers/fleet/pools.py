@@ -1,0 +1,88 @@
+"""Where a simulation's arithmetic runs: in its own process, in a pool of processes, or on a Ray cluster."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from fedat_service.errors import ConfigError
+from workers.training.jobs import InlineExecutor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+EngineName = Literal["inline", "processes", "ray"]
+
+
+@contextmanager
+def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
+    """Open a pool of processes that train one stack each at a time.
+
+    Args:
+        engine: `inline` needs no other process; `ray` needs the extra of that name.
+        num_processes: How many; one a core is best.
+
+    Raises:
+        ConfigError: If the number is not positive, or Ray is not installed.
+    """
+    if num_processes < 1:
+        raise ConfigError(f"a pool needs at least one process, got {num_processes}")
+    if engine == "inline":
+        yield InlineExecutor()
+    elif engine == "processes":
+        with _single_threaded(), ProcessPoolExecutor(num_processes, get_context("spawn")) as pool:
+            yield pool
+    else:
+        with RayExecutor(num_processes) as ray_pool:
+            yield ray_pool
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Have processes that start meanwhile compute on one thread each: more would get in each other's way."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+class RayExecutor(Executor):
+    """Runs work as Ray tasks of one CPU each: on a cluster that is running, or on one of its own here.
+
+    A cluster is found as Ray does (`RAY_ADDRESS`); one of its own needs neither token nor statistics.
+
+    Raises:
+        ConfigError: If Ray is not installed.
+    """
+
+    def __init__(self, num_processes: int) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise ConfigError("the ray engine needs the extra: pip install 'fedat-service[ray]'") from error
+        self._ray: Any = ray
+        self._remote: dict[Callable[..., Any], Any] = {}
+        if "RAY_ADDRESS" in os.environ:
+            ray.init(log_to_driver=False)
+        else:
+            os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            ray.init(num_cpus=num_processes, include_dashboard=False, log_to_driver=False)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See `concurrent.futures.Executor`."""
+        if fn not in self._remote:
+            self._remote[fn] = self._ray.remote(num_cpus=1)(fn)
+        future: Future[T] = self._remote[fn].remote(*args, **kwargs).future()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster; end it if it is our own."""
+        self._ray.shutdown()
