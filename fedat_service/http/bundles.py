@@ -10,7 +10,7 @@ from fedat_service.coordinator.coordinator import Coordinator
 from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.tasks import TaskId
 from fedat_service.http.body import expected_bytes, read_body, request_head_bytes
-from fedat_service.http.context import Federation, Parts, context_of
+from fedat_service.http.context import Federation, FederationName, Parts, context_of, find_federation
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec
@@ -28,14 +28,15 @@ def _split(layers: str | None) -> tuple[str, ...] | None:
 @router.get(MODEL, response_class=Response)
 async def get_model(
     request: Request,
-    federation: Federation,
+    federation: FederationName,
     layers: Layers = None,
     version: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
     task: Annotated[str | None, Query(max_length=128)] = None,
 ) -> Response:
     """The global model, or some layers of it; with `task` its bytes are counted for the task's tier."""
-    tier = 0 if task is None else federation.tier_of_task(TaskId.parse(task))
-    return _answer(request, federation, await federation.model(version, _split(layers)), tier)
+    coordinator = find_federation(request, federation)
+    tier = 0 if task is None else coordinator.tier_of_task(TaskId.parse(task))
+    return _answer(request, coordinator, await coordinator.model(version, _split(layers)), tier)
 
 
 @router.get(TIER_MODEL, response_class=Response)
@@ -82,8 +83,8 @@ async def put_initial_model(request: Request, parts: Parts, federation: Federati
 async def put_update(request: Request, federation: str, task: str) -> Response:
     """The result of a task: 201 the first time, 200 for the very same bytes again."""
     # No dependencies here: solving them costs as much as reading a small model.
-    parts = await context_of(request)
-    coordinator, named = parts.registry.find(federation), TaskId.parse(task)
+    parts = context_of(request)
+    coordinator, named = find_federation(request, federation), TaskId.parse(task)
     limit = max_bundle_bytes(coordinator.spec.manifest, make_codec(coordinator.spec.method.codec))
     tier = coordinator.tier_of_task(named)
     async with parts.budget.reserve(expected_bytes(request, limit)) as buffer:

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from fedat_service.coordinator.views import client_view, task_view
 from fedat_service.federation.state import client_of
-from fedat_service.http.context import Federation, NamedTask, Parts
+from fedat_service.http.context import Federation, FederationName, NamedTask, context_of, find_federation
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.messages import (
     CLIENT_TASK,
@@ -25,25 +25,29 @@ router = APIRouter(responses=RESPONSES, tags=["clients"], max_body_size=_MAX_JSO
 
 
 @router.post(CLIENTS, status_code=201, responses=again(ClientView))
-async def register(message: RegisterClient, federation: Federation, response: Response) -> ClientView:
+async def register(
+    request: Request, message: RegisterClient, federation: FederationName, response: Response
+) -> ClientView:
     """Register a client, or find it again by its name."""
-    response.status_code = 201 if await federation.register(message) else 200
-    return client_view(federation.state, client_of(federation.state, message.name))
+    coordinator = find_federation(request, federation)
+    response.status_code = 201 if await coordinator.register(message) else 200
+    return client_view(coordinator.state, client_of(coordinator.state, message.name))
 
 
 @router.get(CLIENT_TASK, response_model=Task, responses={204: {"description": "Nothing now; ask again."}})
 async def next_task(
-    parts: Parts,
-    federation: Federation,
+    request: Request,
+    federation: FederationName,
     client: Annotated[str, Path(max_length=64)],
     wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for work.")] = 0.0,
 ) -> Response:
     """The client's task, the same one until it is done or its lease ends."""
-    wait_s = min(wait, parts.limits.max_wait_s)
-    lease = await federation.next_task(client, wait_s)
+    coordinator = find_federation(request, federation)
+    wait_s = min(wait, context_of(request).limits.max_wait_s)
+    lease = await coordinator.next_task(client, wait_s)
     if lease is None:
         return Response(status_code=204, headers={"Retry-After": "0" if wait_s >= 1 else "1"})
-    return JSONResponse(task_view(federation, lease).model_dump(mode="json"))
+    return JSONResponse(task_view(coordinator, lease).model_dump(mode="json"))
 
 
 @router.post(TASK_EVALUATION, status_code=201, responses=again(Evaluation))

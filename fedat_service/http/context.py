@@ -21,25 +21,40 @@ class Context:
     budget: UploadBudget
 
 
-async def context_of(request: Request) -> Context:
+def context_of(request: Request) -> Context:
     """The running service's parts."""
     context: Context = request.app.state.context
     return context
 
 
+def find_federation(request: Request, name: str) -> Coordinator:
+    """The federation of a name, without the framework's dependencies.
+
+    Solving these costs as much as the rest of a small answer: the routes that clients use all the time have
+    none.
+
+    Raises:
+        NotFound: If there is none.
+    """
+    return context_of(request).registry.find(name)
+
+
+FederationName = Annotated[str, Path(max_length=64)]
+
+
 # Dependencies are coroutines: the framework would run plain functions in threads, for nothing.
-Parts = Annotated[Context, Depends(context_of)]
+async def _parts(request: Request) -> Context:
+    return context_of(request)
 
 
-async def coordinator_of(parts: Parts, federation: Annotated[str, Path(max_length=64)]) -> Coordinator:
-    """The federation that the path names."""
-    return parts.registry.find(federation)
+async def _federation(request: Request, federation: FederationName) -> Coordinator:
+    return find_federation(request, federation)
 
 
-async def task_of(task: Annotated[str, Path(max_length=128)]) -> TaskId:
-    """The task that the path names."""
+async def _task(task: Annotated[str, Path(max_length=128)]) -> TaskId:
     return TaskId.parse(task)
 
 
-Federation = Annotated[Coordinator, Depends(coordinator_of)]
-NamedTask = Annotated[TaskId, Depends(task_of)]
+Parts = Annotated[Context, Depends(_parts)]
+Federation = Annotated[Coordinator, Depends(_federation)]
+NamedTask = Annotated[TaskId, Depends(_task)]

@@ -53,8 +53,22 @@ class Exchange:
             ServiceRefused: If it refuses.
             WireError: If the answer is no HTTP, or larger than the request allows.
         """
+        try:
+            return await self._attempt(request)
+        except NotNow as error:
+            return await self._insist(request, error)
+
+    async def _insist(self, request: Request, first: NotNow) -> Response:
+        """Try again after a first failure; stamina costs too much for what nearly always succeeds."""
+        failures = [first]
+
+        async def attempt() -> Response:
+            if failures:
+                raise failures.pop()
+            return await self._attempt(request)
+
         insist = stamina.AsyncRetryingCaller(attempts=self._retry.attempts, timeout=None)
-        return await insist(_Patience(self._retry, self._jitter), self._attempt, request)
+        return await insist(_Patience(self._retry, self._jitter), attempt)
 
     async def _attempt(self, request: Request) -> Response:
         response = await self._connection.send(request)
