@@ -32,6 +32,9 @@ class ServiceSettings(BaseSettings):
     event_log: Path | None = Field(
         None, description="Folder for one JSON-lines event log a federation; in memory if not given."
     )
+    keep_updates: bool = Field(
+        False, description="Keep the updates beside the event log, so that `fedat replay` can verify it."
+    )
     limits: Limits = Field(Limits(), description="Bounds; `FEDAT_LIMITS__MAX_WAIT_S=20` sets one.")
 
     @classmethod

@@ -136,6 +136,10 @@ class NotNow(RequestError):
         self.retry_after_s = retry_after_s
 
 
+class LogDamaged(FedATError):
+    """An event log cannot be read or played again; the message says where."""
+
+
 class Deadlock(FedATError):
     """On virtual time everything waits and nothing will happen; the message says who waits where."""
 

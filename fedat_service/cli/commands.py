@@ -1,4 +1,4 @@
-"""Commands of the service: `serve` and `doctor`."""
+"""Commands of the service: `serve`, `replay` and `doctor`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fedat_service.config import ServiceSettings
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, LogDamaged
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(serve)
+    app.command()(replay)
     app.command()(doctor)
 
 
@@ -27,13 +28,22 @@ def serve(
     event_log: Annotated[
         Path | None, typer.Option(help="Folder for event logs, one JSON-lines file a federation.")
     ] = None,
+    keep_updates: Annotated[
+        bool | None, typer.Option(help="Keep the updates beside the log, so that `replay` can verify it.")
+    ] = None,
 ) -> None:
     """Start the aggregation service.
 
     What is not given here is read from the environment (FEDAT_PORT=9000) and from fedat.toml or fedat.yaml.
     The interactive API is at /docs, its description at /openapi.json.
     """
-    given = {"host": host, "port": port, "rate": rate, "event_log": event_log}
+    given = {
+        "host": host,
+        "port": port,
+        "rate": rate,
+        "event_log": event_log,
+        "keep_updates": keep_updates,
+    }
     settings = _settings({name: value for name, value in given.items() if value is not None})
     # Imported here: `fedat --help` should not wait for a web framework.
     from fedat_service.http.app import create_app
@@ -44,7 +54,8 @@ def serve(
         f"FedAT service on http://{settings.host}:{settings.port} (API: /docs), "
         f"{settings.rate:g} federation seconds a second"
     )
-    store = None if settings.event_log is None else JsonLinesStore(settings.event_log)
+    folder = settings.event_log
+    store = None if folder is None else JsonLinesStore(folder, keeps_bodies=settings.keep_updates)
     app = create_app(settings.limits, rate=settings.rate, store=store)
     run(app, settings.host, settings.port)
 
@@ -55,6 +66,33 @@ def _settings(given: dict[str, Any]) -> ServiceSettings:
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def replay(
+    log: Annotated[Path, typer.Argument(help="An event log, ....events.jsonl.", exists=True, dir_okay=False)],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compute every version again and compare it, bit for bit.")
+    ] = False,
+) -> None:
+    """Play a federation again from its event log.
+
+    With --verify every version is computed anew from the updates that were kept beside the log, and its
+    digest compared with the one that the log holds; a difference is an error.
+    """
+    from fedat_service.coordinator.replay import replay as play
+
+    console = Console()
+    for one in play(log, verify=verify):
+        state = one.state
+        console.print(
+            f"{state.spec.name}: {state.status} at version {state.version}, {len(state.clients)} clients, "
+            f"rounds by tier {list(state.update_counts)}, weights {[round(w, 3) for w in state.weights]}",
+            highlight=False,
+        )
+        if verify:
+            console.print(f"{len(one.verified)} versions verified", highlight=False)
+        if one.differing:
+            raise LogDamaged(f"{log}: version {one.differing[0]} comes out differently from its digest")
 
 
 def doctor() -> None:

@@ -127,7 +127,7 @@ class Coordinator:
         model = await self._offload(partial(read_initial_model, body, self.spec))
         event = ModelUploaded(self.clock.now(), model.digest())
         return await self._enter(
-            lambda state: None if state.model_digest == event.digest else event, model=model
+            lambda state: None if state.model_digest == event.digest else event, body, model=model
         )
 
     async def next_task(self, name: str, wait_s: float) -> Lease | None:

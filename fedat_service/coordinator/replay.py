@@ -1,0 +1,108 @@
+"""A federation played again from its log: the same fold, and every version computed anew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from fedat_service.coordinator.arithmetic import Arithmetic
+from fedat_service.coordinator.intake import read_initial_model
+from fedat_service.errors import LogDamaged, RequestError, WireError
+from fedat_service.federation.effects import AddUpdate, DropRound, MakeVersion
+from fedat_service.federation.events import ModelUploaded, VersionPublished
+from fedat_service.federation.spec import Spec
+from fedat_service.federation.state import State, initial_state
+from fedat_service.federation.transition import transition
+from fedat_service.params import initial_model
+from fedat_service.store.base import Record
+from fedat_service.store.jsonl import Created, read_log
+from fedat_service.wire.bundle import parse_bundle
+from fedat_service.wire.messages import CreateFederation
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What came out of a log.
+
+    Attributes:
+        state: The federation after its last event.
+        verified: Versions whose values were computed again and are the published ones, bit for bit.
+        differing: Versions whose values came out differently.
+    """
+
+    state: State
+    verified: list[int] = field(default_factory=list)
+    differing: list[int] = field(default_factory=list)
+
+
+def replay(log: Path, *, verify: bool) -> Iterator[Replayed]:
+    """Play the federations of a log again; a service that was started anew began a new one in the same log.
+
+    Args:
+        log: A JSON-lines event log.
+        verify: Whether to compute all versions again; the log must have its bodies beside it.
+
+    Raises:
+        LogDamaged: If the log cannot be read, contradicts itself, or has no bodies to verify with.
+    """
+    player: _Player | None = None
+    for number, entry in enumerate(read_log(log), 1):
+        try:
+            if isinstance(entry, Created):
+                if player is not None:
+                    yield player.replayed
+                player = _Player(Spec.of(CreateFederation.model_validate(entry.definition)), verify)
+            elif player is None:
+                raise LogDamaged(f"{log} does not begin with the definition of a federation")
+            else:
+                player.play(entry)
+        except (RequestError, WireError, ValidationError) as error:
+            raise LogDamaged(f"{log}, line {number}: {error}") from error
+    if player is not None:
+        yield player.replayed
+
+
+class _Player:
+    """The coordinator without its clock, its clients and its store."""
+
+    def __init__(self, spec: Spec, verify: bool) -> None:
+        self.replayed = Replayed(initial_state(spec))
+        self._spec = spec
+        self._verify = verify
+        drawn = None if spec.uploads_model else initial_model(spec.manifest, spec.seed)
+        self._arithmetic = None if drawn is None else Arithmetic(spec, drawn)
+        self._digests: dict[int, str] = {}
+
+    def play(self, record: Record) -> None:
+        self.replayed.state, effects = transition(self.replayed.state, record.event)
+        if not self._verify:
+            return
+        if isinstance(record.event, ModelUploaded):
+            self._arithmetic = Arithmetic(self._spec, read_initial_model(_body(record), self._spec))
+        for effect in effects:
+            self._perform(effect, record)
+        if isinstance(record.event, VersionPublished):
+            same = self._digests.pop(record.event.version) == record.event.digest
+            (self.replayed.verified if same else self.replayed.differing).append(record.event.version)
+
+    def _perform(self, effect: object, record: Record) -> None:
+        if self._arithmetic is None:
+            return
+        match effect:
+            case AddUpdate(tier, weight):
+                update = parse_bundle(_body(record), self._spec.manifest)
+                self._arithmetic.add(tier, update, weight)
+            case DropRound(tier):
+                self._arithmetic.drop(tier)
+            case MakeVersion():
+                self._digests[effect.version] = self._arithmetic.make_version(effect).digest()
+
+
+def _body(record: Record) -> memoryview:
+    if record.body is None:
+        raise LogDamaged(
+            "the log has no bodies beside it: versions can be verified where the updates were kept "
+            "(--keep-updates)"
+        )
+    return memoryview(record.body)

@@ -1,0 +1,122 @@
+import json
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from fedat_service.cli import build
+from fedat_service.coordinator.replay import replay
+from fedat_service.errors import LogDamaged
+from fedat_service.http.app import create_app
+from fedat_service.store.jsonl import JsonLinesStore, bodies_path
+
+
+@pytest.fixture
+def logged(service, tmp_path):
+    """`await logged(keeps_bodies, **fields)`: the log of three versions from updates of 0.5, 0.25, 0.125."""
+
+    async def run(keeps_bodies=True, **fields):
+        store = JsonLinesStore(tmp_path, keeps_bodies=keeps_bodies)
+        app = create_app(make_clock=lambda _: service.clock, store=store)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+                service.http, service.app = http, app
+                await service.create(rounds={"cohort_size": 1, "start_clients": 1}, **fields)
+                await upload_if_asked_for(service, **fields)
+                await service.register("a")
+                for version in range(3):
+                    task = (await service.task("a", wait=30)).json()["task"]
+                    body = service.update(service.some_model(2.0 ** -(version + 1)), base_version=version)
+                    (await service.put(task, body)).raise_for_status()
+                await service.task("a", wait=30)
+        await store.close()
+        return tmp_path / "f.events.jsonl"
+
+    return run
+
+
+async def upload_if_asked_for(service, initial_model="glorot", **_):
+    if initial_model == "upload":
+        body = service.update(version=0, base_version=None, num_examples=None)
+        await service.http.put(
+            "/v1/federations/f/model",
+            content=body,
+            headers={"Content-Type": "application/vnd.fedat.bundle"},
+        )
+
+
+@pytest.mark.parametrize("fields", [{}, {"initial_model": "upload"}])
+async def test_every_version_comes_out_as_it_was_published(logged, fields):
+    (played,) = replay(await logged(**fields), verify=True)
+    assert (played.verified, played.differing) == ([1, 2, 3], [])
+    assert played.state.update_counts == (3,)
+
+
+async def test_another_body_comes_out_as_another_version(logged):
+    log = await logged()
+    bodies = bytearray(bodies_path(log).read_bytes())
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    second = [line for line in lines if line["kind"] == "update_accepted"][1]
+    end = second["body_at"] + second["body_bytes"]
+    bodies[end - 1] ^= 1
+    bodies_path(log).write_bytes(bodies)
+    with pytest.raises(LogDamaged, match="crc32"):
+        list(replay(log, verify=True))
+
+
+async def test_a_digest_that_is_not_the_versions_is_found(logged):
+    log = await logged()
+    lines = log.read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if '"version": 2, "digest"' in line)
+    lines[at] = json.dumps({**json.loads(lines[at]), "digest": "0" * 32})
+    log.write_text("\n".join(lines) + "\n")
+    (played,) = replay(log, verify=True)
+    assert (played.verified, played.differing) == ([1, 3], [2])
+    outcome = CliRunner().invoke(build(), ["replay", str(log), "--verify"])
+    assert "version 2 comes out differently" in str(outcome.exception)
+
+
+async def test_without_bodies_the_states_are_played_and_nothing_can_be_verified(logged):
+    log = await logged(keeps_bodies=False)
+    assert not bodies_path(log).exists()
+    (played,) = replay(log, verify=False)
+    assert played.state.version == 3
+    with pytest.raises(LogDamaged, match="--keep-updates"):
+        list(replay(log, verify=True))
+
+
+async def test_a_service_started_anew_begins_a_new_federation_in_the_same_log(logged):
+    await logged()
+    assert [played.verified for played in replay(await logged(), verify=True)] == [[1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ("{", "line 5"),
+        ("7", "line 5"),
+        ('{"kind": "nonsense"}', "line 5"),
+        ('{"kind": "stopped", "at_s": 1.0, "reason": "x", "body_at": 99999999, "body_bytes": 3}', "line 5"),
+        ('{"kind": "task_delivered", "at_s": 1.0, "task": "t1.r9.s0.nobody"}', "line 5"),
+    ],
+)
+async def test_a_line_that_cannot_be_is_named(logged, line, where):
+    log = await logged()
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:4], line, *lines[4:]]) + "\n")
+    with pytest.raises(LogDamaged, match=where):
+        list(replay(log, verify=True))
+
+
+def test_a_log_must_begin_with_its_federation(tmp_path):
+    log = tmp_path / "f.events.jsonl"
+    log.write_text('{"kind": "stopped", "at_s": 1.0, "reason": "x"}\n')
+    with pytest.raises(LogDamaged, match="does not begin"):
+        list(replay(log, verify=False))
+
+
+async def test_the_command_says_what_was_verified(logged):
+    outcome = CliRunner().invoke(build(), ["replay", str(await logged()), "--verify"])
+    assert outcome.exit_code == 0
+    assert "3 versions verified" in outcome.output
