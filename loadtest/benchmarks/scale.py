@@ -1,0 +1,155 @@
+"""Virtual time at scale: what a simulated hour, a simulated round and a registered client cost.
+
+The clients' training returns its start model, so that nothing but service, protocol, codec and worker loop is
+measured. Each simulation is a process of its own: memory is its own, too.
+"""
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fedat_service.clock import LoopClock
+from fedat_service.coordinator.limits import Limits
+from fedat_service.coordinator.offload import inline
+from fedat_service.errors import ServiceRefused
+from fedat_service.http.app import create_app
+from fedat_service.params import Manifest, Params, TensorSpec
+from fedat_service.virtual import run_virtual
+from fedat_service.wire.messages import CreateFederation, ManifestMessage
+from fedat_service.wire.settings import Rounds, Solver, Stop
+from loadtest.benchmarks.run import Results, measurement
+from workers.client import AppConnection, FedATClient, ModelCache
+from workers.latency import parse_latency
+from workers.training.jobs import ExecutorTraining, InlineExecutor
+from workers.training.trainer import EvaluationResult, TrainResult
+from workers.worker import Pace, Worker
+
+_URL = "http://simulated"
+_LONGEST_POLL_S = 3600.0
+_MANY, _FEW = 10_000, 1_000
+_HOUR_S = 3600.0
+_COMPUTE_S = 20.0
+_NUM_EXAMPLES = 100
+_TARGET_HOUR_S, _TARGET_MEMORY_BYTES, _TARGET_ROUND_S = 60.0, 600e6, 0.020
+"""What this project set itself; other baselines are measured in the same run."""
+
+SMALL = (TensorSpec("fc.weight", (10, 64), "float32", "fc"), TensorSpec("fc.bias", (10,), "float32", "fc"))
+CNN = (
+    TensorSpec("conv1.weight", (32, 1, 3, 3), "float32", "conv1"),
+    TensorSpec("conv1.bias", (32,), "float32", "conv1"),
+    TensorSpec("conv2.weight", (64, 32, 3, 3), "float32", "conv2"),
+    TensorSpec("conv2.bias", (64,), "float32", "conv2"),
+    TensorSpec("conv3.weight", (64, 64, 3, 3), "float32", "conv3"),
+    TensorSpec("conv3.bias", (64,), "float32", "conv3"),
+    TensorSpec("fc1.weight", (64, 576), "float32", "fc1"),
+    TensorSpec("fc1.bias", (64,), "float32", "fc1"),
+    TensorSpec("fc2.weight", (10, 64), "float32", "fc2"),
+    TensorSpec("fc2.bias", (10,), "float32", "fc2"),
+)
+
+
+class _Echo:
+    """A trainer that returns what it was given."""
+
+    def train(self, start: Params, solver: Solver, seed: int) -> TrainResult:
+        return TrainResult(dict(start), _NUM_EXAMPLES, {})
+
+    def evaluate(self, params: Params) -> EvaluationResult:
+        return EvaluationResult(0, 0, 0.0)
+
+
+def measure() -> Results:
+    """Seconds of a simulated hour of FedAT; seconds of a round of the CNN; growth with registered clients."""
+    many = _in_a_process("fedat", _MANY, _HOUR_S)
+    few = _in_a_process("fedat", _FEW, _HOUR_S)
+    rounds = _in_a_process("fedavg", 100, _HOUR_S / 3)
+    return {
+        "scale_hour_of_many_clients_s": measurement(many["start_s"] + many["rounds_s"], _TARGET_HOUR_S),
+        "scale_memory_of_many_clients": measurement(many["memory_bytes"], _TARGET_MEMORY_BYTES),
+        "scale_round_many_vs_few_clients": measurement(_round_s(many), _round_s(few)),
+        "scale_round_of_the_cnn_s": measurement(_round_s(rounds), _TARGET_ROUND_S),
+    }
+
+
+def _round_s(costs: dict[str, float]) -> float:
+    return costs["rounds_s"] / costs["versions"]
+
+
+def _in_a_process(method: str, num_clients: int, horizon_s: float) -> dict[str, float]:
+    command = [sys.executable, "-m", "loadtest.benchmarks.scale", method, str(num_clients), str(horizon_s)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own
+    costs: dict[str, float] = json.loads(told)
+    return costs
+
+
+async def _simulate(method: str, num_clients: int, horizon_s: float) -> dict[str, float]:
+    manifest = Manifest(SMALL if method == "fedat" else CNN)
+    app = create_app(Limits(max_wait_s=_LONGEST_POLL_S), offload=inline)
+    async with app.router.lifespan_context(app):
+        operator = FedATClient(AppConnection(app, _URL), "scale", jitter=np.random.default_rng(0))
+        await operator.create_federation(
+            CreateFederation(
+                name="scale",
+                method=method,
+                manifest=ManifestMessage.of(manifest),
+                rounds=Rounds(start_clients=num_clients, cohort_size=10),
+                stop=Stop(max_time_s=horizon_s),
+            )
+        )
+        workers = _workers(app, manifest, num_clients)
+        start_s = perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for worker in workers:
+                group.create_task(worker.run())
+            first_s = await _first_version_s(operator)
+        versions = (await operator.view()).version
+    return {
+        "start_s": first_s - start_s,
+        "rounds_s": perf_counter() - first_s,
+        "versions": versions,
+        "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _workers(app: Any, manifest: Manifest, num_clients: int) -> list[Worker]:  # noqa: ANN401 - an ASGI app
+    training = ExecutorTraining(_Echo(), InlineExecutor())
+    models = ModelCache("scale", manifest, InlineExecutor())
+    latency = parse_latency("fedat", num_clients, 0, _COMPUTE_S)
+    return [
+        Worker(
+            f"c{k:05d}",
+            _NUM_EXAMPLES,
+            training,
+            client=FedATClient(AppConnection(app, _URL), "scale", jitter=np.random.default_rng(k)),
+            models=models,
+            clock=LoopClock(),
+            pace=Pace(partial(latency.sample, k)),
+            wait_s=_LONGEST_POLL_S,
+        )
+        for k in range(num_clients)
+    ]
+
+
+async def _first_version_s(operator: FedATClient) -> float:
+    """The real time when the first version is there.
+
+    Raises:
+        ServiceRefused: If the federation ends without one.
+    """
+    while (view := await operator.view()).version == 0:
+        if view.status == "finished":
+            raise ServiceRefused("the federation made no version", 410, "gone")
+        await LoopClock().sleep(1.0)
+    return perf_counter()
+
+
+if __name__ == "__main__":
+    _method, _clients, _horizon = sys.argv[1:]
+    sys.stdout.write(json.dumps(run_virtual(_simulate(_method, int(_clients), float(_horizon)))))
