@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from fedat_service.errors import ConfigError
+from fedat_service.federation.events import TaskDelivered, UpdateAccepted, VersionEvaluated, to_record
+from loadtest.experiments.what_if import Recorded, predict, recorded, slowest_of, to_table
+
+
+def log_of(tmp_path, *events):
+    log = tmp_path / "f.events.jsonl"
+    lines = [{"kind": "federation_created", "definition": {}}, *map(to_record, events)]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return log
+
+
+def evaluation(at_s, version, accuracy):
+    return VersionEvaluated(at_s, version, 3, 30, accuracy, 1.0, 0.01)
+
+
+def test_latencies_and_the_worth_of_a_version_are_read_off_a_log(tmp_path):
+    log = log_of(
+        tmp_path,
+        TaskDelivered(1.0, "t0.r1.s0.a"),
+        TaskDelivered(2.0, "t0.r1.s0.b"),
+        UpdateAccepted(4.0, "t0.r1.s0.a", 10, "x"),
+        evaluation(5.0, 0, 0.1),
+        UpdateAccepted(7.0, "t0.r1.s0.b", 10, "y"),
+        TaskDelivered(10.0, "t1.r1.s0.a"),
+        UpdateAccepted(11.5, "t1.r1.s0.a", 10, "z"),
+        evaluation(20.0, 30, 0.4),
+        evaluation(25.0, 40, 0.3),
+    )
+    run = recorded(log)
+    assert run.latencies_s == {"a": [3.0, 1.5], "b": [5.0]}
+    assert run.versions_per_point == pytest.approx(1.0)
+
+
+def test_a_log_without_updates_says_nothing(tmp_path):
+    with pytest.raises(ConfigError, match="no update"):
+        recorded(log_of(tmp_path, TaskDelivered(1.0, "t0.r1.s0.a")))
+
+
+def test_the_slowest_of_all_draws_is_expected_between_mean_and_maximum():
+    assert slowest_of([1.0, 2.0, 3.0], 1) == pytest.approx(2.0)
+    # Two draws from {1, 2, 3}: maxima 1 (1/9), 2 (3/9), 3 (5/9).
+    assert slowest_of([3.0, 1.0, 2.0], 2) == pytest.approx((1 + 6 + 15) / 9)
+    assert slowest_of([1.0, 2.0, 3.0], 1000) == pytest.approx(3.0)
+
+
+def test_more_tiers_make_versions_faster_and_each_tier_as_slow_as_its_own_clients():
+    run = Recorded({f"c{k}": [float(k)] for k in range(1, 9)}, versions_per_point=2.0)
+    one, two, *_, eight = predict(run, 8, cohort_size=100)
+    assert one.num_tiers == 1
+    assert one.round_s[0] == one.version_s
+    assert two.round_s[0] < one.round_s[0] < two.round_s[1]
+    assert eight.round_s == pytest.approx(tuple(range(1, 9)))
+    assert eight.version_s == pytest.approx(1 / sum(1 / k for k in range(1, 9)))
+    assert eight.point_s == pytest.approx(2 * eight.version_s)
+    seconds = [prediction.version_s for prediction in predict(run, 8, 100)]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+@pytest.mark.parametrize(("max_tiers", "cohort"), [(0, 1), (3, 1), (1, 0)])
+def test_numbers_that_make_no_sense_are_refused(max_tiers, cohort):
+    with pytest.raises(ConfigError):
+        predict(Recorded({"a": [1.0], "b": [2.0]}, None), max_tiers, cohort)
+
+
+def test_the_table_has_a_line_for_every_number_of_tiers():
+    table = to_table(predict(Recorded({"a": [1.0], "b": [3.0]}, None), 2, 1))
+    assert table.splitlines()[2:] == ["| 1 | 2.0 | 2.00 | unknown |", "| 2 | 1.0, 3.0 | 0.75 | unknown |"]
