@@ -85,10 +85,13 @@ async def read_body(request: Request, buffer: memoryview, max_receive_s: float) 
             async for chunk in request.stream():
                 if size + len(chunk) > len(buffer):
                     raise TooLarge(f"the body is over {len(buffer)} bytes", "body", limit=len(buffer))
+                if len(chunk) == len(buffer):
+                    # The whole body in one piece need not be copied.
+                    return memoryview(chunk)
                 buffer[size : size + len(chunk)] = chunk
                 size += len(chunk)
     except TimeoutError as error:
-        raise TooSlow(f"{size} bytes came in {max_receive_s:g} s", "body") from error
+        raise TooSlow(f"the body did not come within {max_receive_s:g} s", "body") from error
     return buffer[:size]
 
 

@@ -7,6 +7,8 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from fedat_service.http.bulk import BulkProtocol
+
 _SWITCH_INTERVAL_S = 0.0002
 
 
@@ -32,6 +34,7 @@ def serve(app: FastAPI, host: str, port: int) -> None:
         app,
         host=host,
         port=port,
+        http=BulkProtocol,
         lifespan="on",
         access_log=False,
         server_header=False,
