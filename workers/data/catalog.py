@@ -7,8 +7,9 @@ from workers.data.dataset import Dataset
 from workers.data.digits import load_digits
 from workers.data.folder import is_image_folder, load_image_folder
 from workers.data.idx import IDX_SETS, load_idx_set
+from workers.data.vader import load_vader
 
-NAMES = ("digits", *IDX_SETS)
+NAMES = ("digits", *IDX_SETS, "vader")
 """Data sets that have a name; every other set is a path."""
 
 
@@ -16,10 +17,11 @@ def load(name: str, data_dir: Path | None = None, limit_per_class: int | None = 
     """Load a data set.
 
     Args:
-        name: ``digits`` (shipped with us), ``fashion-mnist``, ``mnist``, or the path of an image folder or
-            of a zip of one: ``train/<class>/*.jpg`` and, if there is one, ``test/<class>/*.jpg``.
+        name: ``digits`` (shipped with us), ``fashion-mnist``, ``mnist``, ``vader`` (sentences as bags of
+            words), or the path of an image folder or of a zip of one: ``train/<class>/*.jpg`` and, if there
+            is one, ``test/<class>/*.jpg``.
         data_dir: The only folder to look in, instead of the usual places; relative paths start here.
-        limit_per_class: Keep only the first images of every class; an image folder decodes only these.
+        limit_per_class: Keep only the first examples of every class; an image folder decodes only these.
 
     Raises:
         ConfigError: If there is no data set of that name.
@@ -31,6 +33,8 @@ def load(name: str, data_dir: Path | None = None, limit_per_class: int | None = 
         dataset = load_digits()
     elif name in IDX_SETS:
         dataset = load_idx_set(name, data_dir)
+    elif name == "vader":
+        dataset = load_vader(data_dir)
     else:
         return load_image_folder(_existing(name, data_dir), limit_per_class)
     return dataset if limit_per_class is None else dataset.first_per_class(limit_per_class)

@@ -1,6 +1,6 @@
-"""A labelled set of images in memory."""
+"""A labelled set of images, or of what can be laid out like images, in memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from fedat_service.errors import RuleError
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labelled set of images, one byte a pixel.
+    """A labelled set of images, one byte a pixel; a bag of V words is one too: V pixels of 0 or 1.
 
     Args:
         name: What the user calls it.
@@ -19,9 +19,10 @@ class Dataset:
         num_classes: Number of classes of the task.
         max_value: The pixel value that means white.
         test: The set's own test split, if it has one.
+        groups: Who or what each example comes from (a writer, a document), of shape ``(N,)``, if known.
 
     Raises:
-        RuleError: If images and labels do not fit together.
+        RuleError: If images, labels and groups do not fit together.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Dataset:
     num_classes: int
     max_value: int = 255
     test: "Dataset | None" = None
+    groups: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         images, labels = self.images, self.labels
@@ -42,6 +44,8 @@ class Dataset:
                 f"{self.name}: {len(images)} images need {len(images)} int64 labels, "
                 f"got {labels.dtype}{labels.shape}"
             )
+        if self.groups is not None and self.groups.shape != labels.shape:
+            raise RuleError(f"{self.name}: {len(labels)} labels with groups of shape {self.groups.shape}")
         if len(labels) and not 0 <= labels.min() <= labels.max() < self.num_classes:
             raise RuleError(
                 f"{self.name}: labels {labels.min()}..{labels.max()} are not in 0..{self.num_classes - 1}"
@@ -71,7 +75,10 @@ class Dataset:
             raise RuleError(f"the limit per class must be 1 or more, got {limit}")
         of_class = (np.flatnonzero(self.labels == c)[:limit] for c in range(self.num_classes))
         kept = np.sort(np.concatenate(list(of_class)))
-        test = None if self.test is None else self.test.first_per_class(limit)
-        return Dataset(
-            self.name, self.images[kept], self.labels[kept], self.num_classes, self.max_value, test
+        return replace(
+            self,
+            images=self.images[kept],
+            labels=self.labels[kept],
+            test=None if self.test is None else self.test.first_per_class(limit),
+            groups=None if self.groups is None else self.groups[kept],
         )

@@ -189,22 +189,27 @@ def lda_cuts(
     return np.asarray((np.cumsum(p) * class_size).astype(np.int64)[:-1])
 
 
-def natural(ids: NDArray[Any], min_size: int = 1) -> list[Indices]:
-    """One client for every id (writer, role, subject), in the order of the ids.
+def natural(ids: NDArray[Any], num_clients: int, min_size: int, seed: int) -> list[Indices]:
+    """One client for each of K ids (writers, roles, documents), drawn at random, in the order of the ids.
 
     Args:
         ids: Shape ``(N,)``, numbers or strings.
+        num_clients: K.
         min_size: Ids with fewer examples are left out.
+        seed: Of the draw.
 
     Raises:
-        RuleError: If no id has `min_size` examples.
+        RuleError: If fewer than K ids have `min_size` examples, or there is no client.
     """
     _, position, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    large = np.flatnonzero(counts >= min_size)
+    if not 1 <= num_clients <= len(large):
+        raise RuleError(
+            f"{num_clients} natural clients: {len(large)} of {len(counts)} ids have {min_size} examples"
+        )
     groups = np.split(np.argsort(position, kind="stable"), np.cumsum(counts)[:-1])
-    kept = [group for group in groups if len(group) >= max(min_size, 1)]
-    if not kept:
-        raise RuleError(f"none of {len(groups)} ids has {min_size} examples")
-    return _finished(kept)
+    drawn = np.random.default_rng(seed).choice(large, num_clients, replace=False)
+    return _finished([groups[i] for i in np.sort(drawn)])
 
 
 def local_split(indices: Indices, seed: int, test_fraction: float = 0.2) -> tuple[Indices, Indices]:

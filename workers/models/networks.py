@@ -1,7 +1,8 @@
-"""Logistic regression, the MLP and FedAT's CNN, on images of any size."""
+"""The networks by name, and the small ones: logistic regression, the MLP and FedAT's CNN."""
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -9,10 +10,10 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from fedat_service.errors import ConfigError
 from fedat_service.params import initial_model, to_params
+from workers.models.convolutional import LeafCnn, MnistCnn
+from workers.models.language import smollm2
+from workers.models.resnet import resnet20_als, resnet20_lama
 from workers.models.state import load_params, manifest_of
-
-NAMES = ("logistic", "mlp", "cnn")
-"""What `build` builds."""
 
 InputShape = tuple[int, int, int]
 
@@ -70,11 +71,28 @@ class Cnn(nn.Module):
         return scores
 
 
-_NETWORKS: Mapping[str, Callable[[InputShape, int], nn.Module]] = {
-    "logistic": Logistic,
-    "mlp": Mlp,
-    "cnn": Cnn,
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """How a network is made, and the smallest side of an image that it can take."""
+
+    make: Callable[[InputShape, int], nn.Module]
+    smallest: int = 1
+
+
+_NETWORKS: Mapping[str, _Network] = {
+    "logistic": _Network(Logistic),
+    "mlp": _Network(Mlp),
+    "cnn": _Network(Cnn, 8),
+    "mnist-cnn": _Network(MnistCnn, 16),
+    "leaf-cnn": _Network(LeafCnn, 4),
+    # Below 5 pixels its last stage would be 1x1, which batch norm cannot normalise in a batch of one.
+    "resnet20-lama": _Network(resnet20_lama, 5),
+    "resnet20-als": _Network(resnet20_als, 5),
+    "smollm2-135m": _Network(smollm2),
 }
+
+NAMES = tuple(_NETWORKS)
+"""What `build` builds."""
 
 
 def build(name: str, input_shape: InputShape, num_classes: int, seed: int) -> nn.Module:
@@ -91,16 +109,17 @@ def build(name: str, input_shape: InputShape, num_classes: int, seed: int) -> nn
     Raises:
         ConfigError: If there is no such network, or the images or classes are too few for it.
     """
-    if name not in NAMES:
+    if name not in _NETWORKS:
         raise ConfigError(f"unknown model {name!r}: one of {', '.join(NAMES)}")
-    smallest = 8 if name == "cnn" else 1
+    network = _NETWORKS[name]
+    smallest = network.smallest
     if num_classes < 2 or input_shape[0] < 1 or min(input_shape[1:]) < smallest:
         raise ConfigError(
             f"model {name!r} needs 2 classes and images of {smallest}x{smallest} pixels or more, "
             f"got {num_classes} and {input_shape}"
         )
     with torch.random.fork_rng(devices=[]):
-        module = _NETWORKS[name](input_shape, num_classes)
+        module = network.make(input_shape, num_classes)
     manifest = manifest_of(module)
     load_params(module, to_params(initial_model(manifest, seed), manifest))
     return module

@@ -37,6 +37,16 @@ def test_first_per_class_keeps_the_first_of_each_in_order_and_cuts_the_test_spli
     assert cut.test.labels.tolist() == [1, 1]
 
 
+def test_first_per_class_keeps_the_groups_of_what_is_left():
+    cut = _dataset([2, 0, 2, 2], groups=np.array([5, 6, 7, 8])).first_per_class(1)
+    assert cut.groups.tolist() == [5, 6]
+
+
+def test_groups_that_do_not_fit_are_refused():
+    with pytest.raises(RuleError, match=r"3 labels with groups of shape \(2,\)"):
+        _dataset([0, 1, 2], groups=np.array([0, 0]))
+
+
 def test_a_limit_below_one_is_refused():
     with pytest.raises(RuleError, match="got 0"):
         _dataset([0]).first_per_class(0)

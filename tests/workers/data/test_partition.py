@@ -198,14 +198,24 @@ def test_lda_gives_every_client_ten_examples():
 
 
 def test_natural_clients_are_the_ids_in_their_order():
-    parts = natural(np.array(["b", "a", "b", "c", "a", "b"]))
+    parts = natural(np.array(["b", "a", "b", "c", "a", "b"]), 3, 1, seed=0)
     assert [part.tolist() for part in parts] == [[1, 4], [0, 2, 5], [3]]
 
 
+def test_natural_clients_are_drawn_by_the_seed_when_there_are_more_ids():
+    ids = np.repeat(np.arange(50), 2)
+    first, again, other = ([ids[part[0]] for part in natural(ids, 5, 1, seed)] for seed in (1, 1, 2))
+    assert first == again == sorted(set(first))
+    assert first != other
+
+
 def test_small_natural_clients_are_left_out():
-    assert [part.tolist() for part in natural(np.array([7, 7, 9]), min_size=2)] == [[0, 1]]
-    with pytest.raises(RuleError, match="none of 2 ids has 3 examples"):
-        natural(np.array([7, 7, 9]), min_size=3)
+    ids = np.array([7, 7, 9])
+    assert [part.tolist() for part in natural(ids, 1, 2, seed=0)] == [[0, 1]]
+    with pytest.raises(RuleError, match="2 natural clients: 1 of 2 ids have 2 examples"):
+        natural(ids, 2, 2, seed=0)
+    with pytest.raises(RuleError, match="0 natural clients"):
+        natural(ids, 0, 1, seed=0)
 
 
 def test_a_local_split_keeps_a_fifth_for_the_test():

@@ -1,16 +1,17 @@
 import numpy as np
 import pytest
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, RuleError
 from workers.data import partition
 from workers.data.partition_setting import FORMS, Partition, split
 
 LABELS = np.repeat(np.arange(10), 60)
+GROUPS = np.arange(600) % 10
 
 
 @pytest.mark.parametrize("text", FORMS)
 def test_every_form_is_read_and_splits(text):
-    parts = split(LABELS, Partition.parse(text), num_clients=10, seed=1)
+    parts = split(LABELS, Partition.parse(text), num_clients=10, seed=1, groups=GROUPS)
     assert sorted(np.concatenate(parts).tolist()) == list(range(600))
 
 
@@ -23,11 +24,17 @@ def test_every_form_is_read_and_splits(text):
         ("dirichlet:0.7", partition.dirichlet(LABELS, 10, 0.7, 7)),
         ("dirichlet-balanced:0.7", partition.dirichlet_balanced(LABELS, 10, 0.7, 7)),
         ("lda:0.7", partition.lda(LABELS, 10, 0.7, 7)),
+        ("natural:60", partition.natural(GROUPS, 10, 60, 7)),
     ],
 )
 def test_a_text_stands_for_its_function_number_and_seed(text, expected):
-    parts = split(LABELS, Partition.parse(text), 10, 7)
+    parts = split(LABELS, Partition.parse(text), 10, 7, GROUPS)
     assert [part.tolist() for part in parts] == [part.tolist() for part in expected]
+
+
+def test_natural_clients_need_data_that_knows_them():
+    with pytest.raises(RuleError, match="where each example comes from"):
+        split(LABELS, Partition.parse("natural:1"), 10, 7)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +51,7 @@ def test_a_text_stands_for_its_function_number_and_seed(text, expected):
         ("classes:inf", "'classes' cannot take inf"),
         ("dirichlet:", "'' is not a number"),
         ("dirichlet:0", "'dirichlet' cannot take 0.0"),
+        ("natural", "'natural' cannot take None"),
         ("lda:nan", "'lda' cannot take nan"),
     ],
 )
