@@ -28,7 +28,7 @@ from loadtest.benchmarks.run import Results, measurement
 from workers.client import AppConnection, FedATClient, ModelCache
 from workers.latency import parse_latency
 from workers.training.jobs import ExecutorTraining, InlineExecutor
-from workers.training.trainer import EvaluationResult, TrainResult
+from workers.training.trainer import NOTHING_KEPT, ONLY_SYNC, EvaluationResult, Kept, Sync, TrainResult
 from workers.worker import Pace, Worker
 
 _URL = "http://simulated"
@@ -58,7 +58,9 @@ CNN = (
 class _Echo:
     """A trainer that returns what it was given."""
 
-    def train(self, start: Params, solver: Solver, seed: int) -> TrainResult:
+    def train(
+        self, start: Params, solver: Solver, seed: int, sync: Sync = ONLY_SYNC, kept: Kept = NOTHING_KEPT
+    ) -> TrainResult:
         return TrainResult(dict(start), _NUM_EXAMPLES, {})
 
     def evaluate(self, params: Params) -> EvaluationResult:

@@ -1,10 +1,12 @@
 """An engine for virtual time: clients that work at the same time are trained as stacks, in processes."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
+
+import torch
 
 from fedat_service.errors import TrainingError
 from fedat_service.params import Params
@@ -14,10 +16,21 @@ from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.training.jobs import ClientTraining, Job
+from workers.training.stacked.job import Job as StackedJob
+from workers.training.stacked.job import work_key
+from workers.training.stacked.planning import default_width, plan_stacks
+from workers.training.stacked.stack_trainer import train_stack
+from workers.training.stacked.stacking import NotStackable, stack
 from workers.training.torch_trainer import TorchTrainer
 from workers.training.trainer import EvaluationResult, TrainResult
 
 T = TypeVar("T")
+
+_WIDEST = 5
+"""Clients in a stack at most, so that a cohort of ten keeps two processes busy.
+
+Never the number of processes: the last bits of the results would depend on it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +50,30 @@ class _Workplace:
         self._population = Population(settings)
         self._model = self._population.build_model()
         self._evaluate_all: FleetEvaluator | None = None
+        first, _ = self._population.train_data(0)
+        self._stacked = stack(self._population.build_model(), torch.as_tensor(first[:1]))
 
-    def train(self, stack: Sequence[Assignment]) -> list[TrainResult]:
-        return [self._trainer(one.client).train(one.start, one.solver, one.seed) for one in stack]
+    def plan(self, assignments: Sequence[Assignment]) -> list[list[int]]:
+        """Which assignments are trained together, by their places."""
+        if not assignments:
+            return []
+        width = min(_WIDEST, default_width(self._model, assignments[0].solver.batch_size))
+        return plan_stacks([self._key(one) for one in assignments], width)
+
+    def _key(self, one: Assignment) -> Hashable:
+        if isinstance(self._stacked, NotStackable):
+            return None
+        size = self._population.num_examples(one.client)
+        return work_key(one.solver, size, mixes_examples=self._stacked.mixes_examples)
+
+    def train(self, cohort: Sequence[Assignment], autocast: bool) -> list[TrainResult]:
+        if len(cohort) == 1 or isinstance(self._stacked, NotStackable):
+            return [self._trainer(one.client).train(one.start, one.solver, one.seed) for one in cohort]
+        return train_stack(self._stacked, [self._job(one) for one in cohort], autocast=autocast)
+
+    def _job(self, one: Assignment) -> StackedJob:
+        inputs, labels = (torch.as_tensor(part) for part in self._population.train_data(one.client))
+        return StackedJob(inputs, labels, one.start, one.solver, one.seed)
 
     def evaluate(self, client: int, params: Params) -> EvaluationResult:
         return self._trainer(client).evaluate(params)
@@ -60,8 +94,8 @@ def _workplace(settings: FleetSettings) -> _Workplace:
     return _Workplace(settings)
 
 
-def _train(settings: FleetSettings, stack: Sequence[Assignment]) -> list[TrainResult]:
-    return _workplace(settings).train(stack)
+def _train(settings: FleetSettings, cohort: Sequence[Assignment], autocast: bool) -> list[TrainResult]:
+    return _workplace(settings).train(cohort, autocast)
 
 
 def _evaluate(settings: FleetSettings, client: int, params: Params) -> EvaluationResult:
@@ -82,11 +116,13 @@ class CohortEngine:
     Args:
         settings: The fleet; every process of the pool builds its clients from them.
         pool: Where training and evaluation run.
+        autocast: Whether stacks compute in bfloat16, which pays where the processor has it.
     """
 
-    def __init__(self, settings: FleetSettings, pool: Executor) -> None:
+    def __init__(self, settings: FleetSettings, pool: Executor, *, autocast: bool = False) -> None:
         self._settings = settings
         self._pool = pool
+        self._autocast = autocast
         self._waiting: list[_TrainingJob] = []
 
     def training_of(self, client: int) -> ClientTraining:
@@ -115,9 +151,11 @@ class CohortEngine:
     def begin(self) -> None:
         """Send everything that waits to the pool, in stacks."""
         jobs, self._waiting = self._waiting, []
-        for stack in [[job] for job in jobs]:
-            future = self._pool.submit(_train, self._settings, [job.assignment for job in stack])
-            for place, job in enumerate(stack):
+        for places in _workplace(self._settings).plan([job.assignment for job in jobs]):
+            together = [jobs[place] for place in places]
+            assignments = [job.assignment for job in together]
+            future = self._pool.submit(_train, self._settings, assignments, self._autocast)
+            for place, job in enumerate(together):
                 job.stack, job.place = future, place
 
 

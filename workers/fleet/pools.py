@@ -9,6 +9,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from fedat_service.errors import ConfigError
 from workers.training.jobs import InlineExecutor
+from workers.training.memory import keep_freed_memory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,9 +31,14 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
     if num_processes < 1:
         raise ConfigError(f"a pool needs at least one process, got {num_processes}")
     if engine == "inline":
+        keep_freed_memory()
         yield InlineExecutor()
     elif engine == "processes":
-        with _single_threaded(), ProcessPoolExecutor(num_processes, get_context("spawn")) as pool:
+        context = get_context("spawn")
+        with (
+            _single_threaded(),
+            ProcessPoolExecutor(num_processes, context, initializer=keep_freed_memory) as pool,
+        ):
             yield pool
     else:
         with RayExecutor(num_processes) as ray_pool:

@@ -1,17 +1,24 @@
 """A client's examples as batches, from tensors or from anything that can be iterated again and again."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, TrainingError
+from fedat_service.params import Params
 
 Batch = tuple[Tensor, Tensor]
 Data = tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | Iterable[Batch]
 """A pair of all inputs and all labels, or an iterable of such pairs, such as a DataLoader."""
+
+PASS_BATCH = 100
+"""Batch size of a pass that takes no step. Larger ones leave the cache of a CPU core and are slower."""
 
 
 class Batches:
@@ -32,19 +39,111 @@ class Batches:
         else:
             self._loader = data
 
-    def shuffled(self, batch_size: int) -> Iterator[Batch]:
+    def shuffled(self, batch_size: int, first: int = 0, count: int | None = None) -> Iterator[Batch]:
         """One epoch in random order (torch's generator), the last batch as short as it comes out.
 
         The examples are gathered once, and batches are views. A loader keeps its own order and batch size.
+
+        Args:
+            batch_size: Examples a batch.
+            first: Batches of the epoch to pass over. The rest is as if they had been taken, bit for bit.
+            count: Batches to return at most.
         """
         if self._whole is None:
-            return iter(self._loader)
-        order = torch.randperm(len(self._whole[1]))
-        return _cut(self._whole[0][order], self._whole[1][order], batch_size)
+            loader = iter(self._loader)
+            deque(islice(loader, first), maxlen=0)
+            return islice(loader, count)
+        n = len(self._whole[1])
+        begin, end = first * batch_size, n if count is None else min(n, (first + count) * batch_size)
+        chosen = torch.randperm(n)[begin:end]
+        x, y = (_gathered(part, chosen, begin) for part in self._whole)
+        return _cut(x, y, batch_size)
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         """One pass in the order of the data. A loader keeps its own order and batch size."""
         return iter(self._loader) if self._whole is None else _cut(*self._whole, batch_size)
+
+    def num_examples(self) -> int:
+        """Count the examples; a loader is gone through for it."""
+        if self._whole is None:
+            return sum(len(y) for _, y in self._loader)
+        return len(self._whole[1])
+
+
+class Course:
+    """A client's way through its batches in one round, which can be left after any batch.
+
+    It draws from torch's generator, as training on the batches may do too, for dropout. Going on later, from
+    what was kept, gives the same bits as going on at once.
+
+    Args:
+        batches: The client's data.
+        batch_size: Examples a batch.
+        kept: What `kept` returned where the course was left; empty at its beginning. It sets the generator.
+    """
+
+    def __init__(self, batches: Batches, batch_size: int, kept: Params) -> None:
+        self._batches = batches
+        self._batch_size = batch_size
+        self._position = int(kept["position"]) if kept else 0
+        if kept:
+            torch.set_rng_state(torch.tensor(kept["generator"]))
+        self._begun = torch.tensor(kept["epoch_generator"]) if kept else torch.get_rng_state()
+
+    def epochs(self, count: int) -> Iterator[Batch]:
+        """Go on to the end of an epoch, `count` times.
+
+        Raises:
+            TrainingError: If an epoch has no batch.
+        """
+        for epoch in range(1, count + 1):
+            yield from self._rest(None)
+            self._end_epoch(f"epoch {epoch}")
+
+    def steps(self, count: int) -> Iterator[Batch]:
+        """Go on for `count` batches, over the ends of epochs.
+
+        Raises:
+            TrainingError: If an epoch has no batch.
+        """
+        while count > 0:
+            for batch in self._rest(count):
+                count -= 1
+                yield batch
+            if count > 0:
+                self._end_epoch("an epoch")
+
+    def kept(self) -> Params:
+        """Where the course is: batches taken of the epoch, and the generator, at its start and now."""
+        return {
+            "position": np.array(self._position),
+            "epoch_generator": self._begun.numpy().copy(),
+            "generator": torch.get_rng_state().numpy(),
+        }
+
+    def _rest(self, count: int | None) -> Iterator[Batch]:
+        now = torch.get_rng_state()
+        if self._position == 0:
+            self._begun = now
+            rest = self._batches.shuffled(self._batch_size, 0, count)
+        else:
+            torch.set_rng_state(self._begun)
+            rest = self._batches.shuffled(self._batch_size, self._position, count)
+            torch.set_rng_state(now)
+        for batch in rest:
+            self._position += 1
+            yield batch
+
+    def _end_epoch(self, which: str) -> None:
+        if self._position == 0:
+            raise TrainingError(f"{which} has no batch: no examples, or data that ends after one pass")
+        self._position = 0
+
+
+def _gathered(part: Tensor, chosen: Tensor, begin: int) -> Tensor:
+    """Rows `chosen`, at the place in memory that they have in a whole epoch: sums may depend on it."""
+    rows = part.new_empty(part.shape)[begin : begin + len(chosen)]
+    return torch.index_select(part, 0, chosen, out=rows)
 
 
 def _cut(x: Tensor, y: Tensor, batch_size: int) -> Iterator[Batch]:

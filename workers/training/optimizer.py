@@ -1,16 +1,23 @@
-"""The local optimizer of one round: proximal term, then SGD, momentum, Adam or AdamW."""
+"""The local optimizers without a server half: proximal term, then SGD, momentum, Adam or AdamW."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
+
+PLAIN = ("sgd", "momentum", "adam", "adamw")
+"""Names of the solvers that `LocalOptimizer` is."""
+
+State = Mapping[str, Mapping[int, Tensor]]
+"""An optimizer's tensors, by name and number of their parameter."""
 
 
 class LocalOptimizer:
-    """Moves parameters by their gradients, with state that begins with the round (FedAT clients keep none).
+    """Moves parameters by their gradients, with state that begins with it (FedAT clients keep none).
 
     SGD and momentum are torch's. Adam and AdamW are torch's fused kernels made to follow Keras, which the
     papers used: ``w -= lr_t m / (sqrt(v) + eps)`` with ``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)``. torch
@@ -18,15 +25,23 @@ class LocalOptimizer:
     t is the same equation.
 
     Args:
-        parameters: What moves. Their values now are the centre of the proximal term.
+        parameters: What moves.
         solver: Which optimizer, with its settings.
+        centre: Where the proximal term pulls them to; None for their values now.
+
+    Raises:
+        ConfigError: If the solver is another one.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], solver: Solver) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], solver: Solver, centre: Sequence[Tensor] | None = None
+    ) -> None:
         self._parameters = list(parameters)
-        self._centre = [p.detach().clone() for p in self._parameters] if solver.prox_mu else []
+        if centre is None and solver.prox_mu:
+            centre = [p.detach().clone() for p in self._parameters]
+        self._centre = centre or ()
         self._solver = solver
-        self._steps = 0
+        self.steps = 0
         self._optimizer = _torch_optimizer(self._parameters, solver)
         self._optimizer.zero_grad()
 
@@ -35,12 +50,27 @@ class LocalOptimizer:
         solver = self._solver
         if solver.prox_mu:
             add_proximal_gradient(self._parameters, self._centre, solver.prox_mu)
+        self.steps += 1
         if solver.name in ("adam", "adamw"):
-            self._steps += 1
             for group in self._optimizer.param_groups:
-                group["eps"] = solver.eps / math.sqrt(1 - solver.beta2**self._steps)
+                group["eps"] = solver.eps / math.sqrt(1 - solver.beta2**self.steps)
         self._optimizer.step()
         self._optimizer.zero_grad()
+
+    def state(self) -> State:
+        """The tensors that the next step depends on; a parameter that had no gradient yet has none."""
+        state: dict[str, dict[int, Tensor]] = {}
+        for i, parameter in enumerate(self._parameters):
+            for name, tensor in self._optimizer.state.get(parameter, {}).items():
+                state.setdefault(name, {})[i] = tensor
+        return state
+
+    def resume(self, state: State, steps: int) -> None:
+        """Go on as the optimizer that had `state` after `steps` steps would."""
+        self.steps = steps
+        for name, tensors in state.items():
+            for i, tensor in tensors.items():
+                self._optimizer.state[self._parameters[i]][name] = tensor
 
 
 @torch.no_grad()
@@ -60,7 +90,14 @@ def _torch_optimizer(parameters: list[Tensor], solver: Solver) -> torch.optim.Op
     lr, weight_decay = solver.lr, solver.weight_decay
     if solver.name in ("sgd", "momentum"):
         momentum = solver.momentum if solver.name == "momentum" else 0.0
-        return torch.optim.SGD(parameters, lr, momentum, weight_decay=weight_decay, fused=True)
+        sgd = torch.optim.SGD(parameters, lr, momentum, weight_decay=weight_decay, fused=True)
+        if momentum:
+            # Zeros are what the first step makes them; the fused kernel fails if only some are there yet.
+            for parameter in parameters:
+                sgd.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return sgd
+    if solver.name not in PLAIN:
+        raise ConfigError(f"solver {solver.name!r} is none of {', '.join(PLAIN)}")
     adam = torch.optim.Adam if solver.name == "adam" else torch.optim.AdamW
     betas = (solver.beta1, solver.beta2)
     return adam(parameters, lr, betas, solver.eps, weight_decay=weight_decay, fused=True)

@@ -1,6 +1,6 @@
 """Local training of any torch module on one client's examples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -11,13 +11,21 @@ from fedat_service.errors import TrainingError
 from fedat_service.params import Params
 from fedat_service.wire.settings import Solver
 from workers.models.state import load_params, params_of
-from workers.training.batches import Batches, Data
+from workers.training.batches import PASS_BATCH, Batch, Batches, Course, Data
 from workers.training.contexts import one_thread, seeded
-from workers.training.optimizer import LocalOptimizer
-from workers.training.trainer import EvaluationResult, TrainResult
+from workers.training.solvers.problem import LocalSolver, Problem
+from workers.training.solvers.recall import to_arrays
+from workers.training.solvers.registry import local_solver
+from workers.training.trainer import (
+    NOTHING_KEPT,
+    ONLY_SYNC,
+    EvaluationResult,
+    Kept,
+    Sync,
+    TrainResult,
+)
 
-EVALUATION_BATCH = 100
-"""Larger batches leave the cache of a CPU core and are slower."""
+EVALUATION_BATCH = PASS_BATCH
 
 
 class TorchTrainer:
@@ -46,35 +54,48 @@ class TorchTrainer:
         self._test_data = Batches(test_data)
         self._loss_fn = loss_fn
 
-    def train(self, start: Params, solver: Solver, seed: int) -> TrainResult:
-        """Train for `solver.epochs` epochs from `start`.
+    def train(
+        self,
+        start: Params,
+        solver: Solver,
+        seed: int,
+        sync: Sync = ONLY_SYNC,
+        kept: Kept = NOTHING_KEPT,
+    ) -> TrainResult:
+        """Do the local work of one sync from `start`: see `LocalTrainer.train`.
+
+        Work that is cut by syncs at which nothing travels gives the bits of the work in one piece.
 
         Returns:
-            All tensors of the module, buffers included, the number of examples of an epoch, and the metric
-            `train_loss`: the mean over all examples and epochs, each at the time of its step.
+            All tensors of the module, buffers included, the number of examples, what the solver sends
+            beside the weights, and the metric `train_loss`: the mean over the examples of all steps, each
+            at the time of its step; without a step there is none.
 
         Raises:
             ManifestError: If `start` does not fit the module.
-            TrainingError: If an epoch has no batch, or the result is not finite.
+            TrainingError: If an epoch has no batch, what came down does not fit the solver, what is asked
+                for is not what it sends, or the result is not finite.
         """
         load_params(self._model, start)
         self._model.train()
-        learning = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
-        optimizer = LocalOptimizer(learning, solver)
+        if sync.index == 0:
+            kept = Kept(client=kept.client)
+        problem = Problem(self._model, self._train_data, self._loss_fn)
         loss = torch.zeros((), dtype=torch.float64)
-        num_examples = 0
+        seen = 0
         with one_thread(), seeded(seed):
-            for epoch in range(solver.epochs):
-                num_examples = self._epoch(optimizer, solver.batch_size, loss)
-                if num_examples == 0:
-                    raise TrainingError(
-                        f"epoch {epoch + 1} has no batch: no examples, or data that ends after one pass"
-                    )
-        params = params_of(self._model)
-        for name, array in params.items():
-            if not np.isfinite(array).all():
-                raise TrainingError(f"training with {solver} made tensor {name!r} infinite or NaN")
-        return TrainResult(params, num_examples, {"train_loss": loss.item() / num_examples / solver.epochs})
+            course = Course(self._train_data, solver.batch_size, kept.round.get("batches", {}))
+            local = local_solver(problem, solver, sync, kept)
+            for batch in _work(course, solver, sync):
+                loss += local.step(batch) * len(batch[1])
+                seen += len(batch[1])
+            kept = _kept(local, course, sync)
+            num_examples = self._num_examples(solver, sync, seen)
+        params, slots = params_of(self._model), _asked(to_arrays(local.slots()), sync)
+        for slot, arrays in {"tensor": params, **slots}.items():
+            _require_finite(slot, arrays, solver)
+        metrics = {"train_loss": loss.item() / seen} if seen else {}
+        return TrainResult(params, num_examples, metrics, slots, kept)
 
     def evaluate(self, params: Params) -> EvaluationResult:
         """Count the right answers (largest score) and take the mean loss on the test data.
@@ -93,13 +114,41 @@ class TorchTrainer:
                 num_examples += len(y)
         return EvaluationResult(num_examples, correct, loss / max(num_examples, 1))
 
-    def _epoch(self, optimizer: LocalOptimizer, batch_size: int, loss_sum: Tensor) -> int:
-        """Train one epoch; add the loss of its examples to `loss_sum` and return their number."""
-        num_examples = 0
-        for x, y in self._train_data.shuffled(batch_size):
-            loss = self._loss_fn(self._model(x), y)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            loss_sum += loss.detach() * len(y)
-            num_examples += len(y)
-        return num_examples
+    def _num_examples(self, solver: Solver, sync: Sync, seen: int) -> int:
+        """Size of the data: that of an epoch, if the work was epochs."""
+        if solver.steps is None and sync.blocks:
+            return seen // (solver.epochs * sync.blocks)
+        return self._train_data.num_examples()
+
+
+def _work(course: Course, solver: Solver, sync: Sync) -> Iterator[Batch]:
+    if solver.steps is None:
+        return course.epochs(solver.epochs * sync.blocks)
+    return course.steps(solver.steps * sync.blocks)
+
+
+def _kept(local: LocalSolver, course: Course, sync: Sync) -> Kept:
+    for_good = to_arrays(local.for_good())
+    if sync.last:
+        return Kept(client=for_good)
+    return Kept({"batches": course.kept(), **to_arrays(local.for_round())}, for_good)
+
+
+def _asked(slots: Mapping[str, Params], sync: Sync) -> dict[str, Params]:
+    """Of what the solver sends, the tensors that are asked for."""
+    if sync.up is None:
+        return dict(slots)
+    asked: dict[str, Params] = {}
+    for slot in (slot for slot in sync.up if slot != "weights"):
+        if slot not in slots:
+            raise TrainingError(f"slot {slot!r} is asked for, but the solver sends {sorted(slots) or 'none'}")
+        if strange := set(sync.up[slot]).difference(slots[slot]):
+            raise TrainingError(f"{slot} of {min(strange)!r} is asked for, but that tensor does not learn")
+        asked[slot] = {name: array for name, array in slots[slot].items() if name in sync.up[slot]}
+    return asked
+
+
+def _require_finite(slot: str, arrays: Params, solver: Solver) -> None:
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise TrainingError(f"training with {solver} made {slot} {name!r} infinite or NaN")

@@ -4,6 +4,7 @@ import pytest
 from fedat_service.errors import TrainingError
 from fedat_service.wire.settings import Solver
 from workers.training.numpy_client import NumPyClientTrainer
+from workers.training.trainer import Kept, Sync
 
 START = {"w": np.array([[1.0, 2.0]], np.float32), "n": np.array([3], np.int64)}
 
@@ -93,3 +94,35 @@ def test_an_evaluation_counts_right_answers():
 def test_an_evaluation_without_an_accuracy_is_refused(metrics):
     with pytest.raises(TrainingError, match="must return an accuracy of"):
         NumPyClientTrainer(Answers((0.1, 8, metrics))).evaluate(START)
+
+
+def test_the_blocks_of_a_sync_are_epochs_of_one_call_with_a_seed_of_its_own():
+    client = AddOne()
+    result = NumPyClientTrainer(client).train(START, Solver(epochs=2), 5, Sync(index=1, blocks=3))
+    assert (client.config["local_epochs"], client.config["seed"]) == (6, 6)
+    assert (result.slots, result.kept) == ({}, Kept())
+
+
+@pytest.mark.parametrize(
+    ("solver", "complaint"),
+    [
+        (Solver(name="scaffold"), "asks for solver scaffold"),
+        (Solver(steps=3), "asks for a number of steps"),
+        (Solver(reset="never"), "asks for an optimizer that is never reset"),
+    ],
+)
+def test_what_fit_cannot_be_told_is_refused(solver, complaint):
+    with pytest.raises(TrainingError, match=complaint):
+        NumPyClientTrainer(AddOne()).train(START, solver, 0)
+
+
+def test_a_gradient_without_work_is_refused():
+    with pytest.raises(TrainingError, match="asks for solver adam"):
+        NumPyClientTrainer(AddOne()).train(START, Solver(), 0, Sync(blocks=0))
+
+
+def test_a_proximal_term_around_what_fit_never_saw_is_refused():
+    trainer = NumPyClientTrainer(AddOne(), applies_prox=True)
+    trainer.train(START, Solver(prox_mu=0.4), 0, Sync(fetched=["w", "n"]))
+    with pytest.raises(TrainingError, match="as they were last fetched"):
+        trainer.train(START, Solver(prox_mu=0.4), 0, Sync(index=1, fetched=["w"]))

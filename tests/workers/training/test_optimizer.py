@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
 from workers.training.optimizer import LocalOptimizer, add_proximal_gradient
 
@@ -102,3 +103,33 @@ def test_the_proximal_gradient_pulls_to_the_centre_and_is_zero_there():
     add_proximal_gradient([away, there], [_double([1.0, 1.0]), _double([5.0])], mu=0.5)
     assert away.grad.tolist() == [0.5, -1.0]
     assert there.grad.tolist() == [0.0]
+
+
+def test_the_centre_may_lie_elsewhere():
+    w = _double([2.0])
+    optimizer = LocalOptimizer([w], Solver(name="sgd", lr=0.1, prox_mu=0.5), [_double([1.0])])
+    w.grad = torch.zeros(1, dtype=torch.float64)
+    optimizer.step()
+    assert w.item() == pytest.approx(2 - 0.1 * 0.5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_goes_on_from_its_state(name):
+    """A parameter may get its first gradient late."""
+    grads = [[1.0, None], [2.0, None], [-1.0, 3.0], [0.5, 2.0]]
+    solver = Solver(name=name, lr=0.1, weight_decay=0.1)
+    whole, cut = ([_double([1.0]), _double([2.0])] for _ in range(2))
+    one, other = LocalOptimizer(whole, solver), LocalOptimizer(cut, solver)
+    for step, grad in enumerate(grads):
+        for parameters, optimizer in ((whole, one), (cut, other)):
+            for parameter, value in zip(parameters, grad, strict=True):
+                parameter.grad = None if value is None else torch.tensor([value], dtype=torch.float64)
+            optimizer.step()
+        state, other = other.state(), LocalOptimizer(cut, solver)
+        other.resume(state, step + 1)
+    assert [w.item() for w in cut] == [w.item() for w in whole]
+
+
+def test_a_solver_with_a_half_of_its_own_is_refused():
+    with pytest.raises(ConfigError, match="solver 'scaffold' is none of sgd, momentum, adam, adamw"):
+        LocalOptimizer([_double([1.0])], Solver(name="scaffold"))

@@ -1,0 +1,101 @@
+"""Clients trained as stacks against the same clients one by one, on the same work.
+
+A cohort of 10 clients, each with 120 images of 1x28x28, Adam, batches of 10, one local epoch; one process,
+one thread. The baseline is `TorchTrainer`, which is faster than a plain loop itself (see `training`). Ours
+are stacks of the width that a fleet uses for such a module: two of 5 clients for the CNN, one of 10 for the
+others. Both keep freed memory (`keep_freed_memory`), therefore in a process of their own.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from statistics import median
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from fedat_service.errors import ConfigError
+from fedat_service.wire.settings import Solver
+from loadtest.benchmarks.run import Measurement, Results, measurement
+from workers.models.networks import build
+from workers.models.state import params_of
+from workers.training.memory import keep_freed_memory
+from workers.training.stacked.job import Job, stack_key
+from workers.training.stacked.planning import default_width, plan_stacks
+from workers.training.stacked.stack_trainer import train_stack
+from workers.training.stacked.stacking import NotStackable, stack
+from workers.training.torch_trainer import TorchTrainer
+
+_SHAPE = (1, 28, 28)
+_CLASSES = 10
+_COHORT = 10
+_EXAMPLES = 120
+_SOLVER = Solver(name="adam", lr=1e-3, batch_size=10)
+_REPEATS = 7
+
+_Round = Callable[[], None]
+
+
+def measure() -> Results:
+    """Seconds a round by model: medians of interleaved repetitions."""
+    with ProcessPoolExecutor(1, get_context("spawn"), keep_freed_memory) as process:
+        return {
+            f"stacking_{name}_vs_one_by_one": process.submit(compare, name, _EXAMPLES, _REPEATS).result()
+            for name in ("cnn", "mlp", "logistic")
+        }
+
+
+def compare(name: str, num_examples: int, repeats: int) -> Measurement:
+    """Train a cohort in both ways, by turns, and take the medians.
+
+    Raises:
+        ConfigError: If the model cannot be stacked.
+    """
+    generator = torch.Generator().manual_seed(0)
+    clients = [
+        (
+            torch.rand((num_examples, *_SHAPE), generator=generator),
+            torch.randint(_CLASSES, (num_examples,), generator=generator),
+        )
+        for _ in range(_COHORT)
+    ]
+    rounds = {"stacked": _stacked_round(name, clients), "one by one": _single_round(name, clients)}
+    times_s: dict[str, list[float]] = {label: [] for label in rounds}
+    for run in rounds.values():
+        run()
+    for _ in range(repeats):
+        for label, run in rounds.items():
+            start_s = perf_counter()
+            run()
+            times_s[label].append(perf_counter() - start_s)
+    return measurement(median(times_s["stacked"]), median(times_s["one by one"]))
+
+
+def _stacked_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Round:
+    module = build(name, _SHAPE, _CLASSES, seed=0)
+    model = stack(module, clients[0][0])
+    if isinstance(model, NotStackable):
+        raise ConfigError(f"model {name!r} cannot be stacked: {model.reason}")
+    start = params_of(module)
+    jobs = [Job(x, y, start, _SOLVER, seed) for seed, (x, y) in enumerate(clients)]
+    keys = [stack_key(job, mixes_examples=model.mixes_examples) for job in jobs]
+    stacks = plan_stacks(keys, default_width(module, _SOLVER.batch_size))
+
+    def run() -> None:
+        for places in stacks:
+            train_stack(model, [jobs[place] for place in places])
+
+    return run
+
+
+def _single_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Round:
+    module = build(name, _SHAPE, _CLASSES, seed=0)
+    start = params_of(module)
+    trainers = [TorchTrainer(module, client, client) for client in clients]
+
+    def run() -> None:
+        for seed, trainer in enumerate(trainers):
+            trainer.train(start, _SOLVER, seed)
+
+    return run

@@ -1,0 +1,111 @@
+import asyncio
+from concurrent.futures import Executor
+
+import numpy as np
+import pytest
+
+from fedat_service.errors import ConfigError, TrainingError
+from fedat_service.wire.settings import Solver
+from workers.fleet.cohort_engine import CohortEngine
+from workers.fleet.engine import LocalEngine
+from workers.fleet.pools import open_pool
+from workers.fleet.population import Population
+from workers.models.state import params_of
+from workers.training.jobs import InlineExecutor
+
+SOLVER = Solver(lr=0.01, epochs=2, batch_size=5)
+
+
+class CountingExecutor(InlineExecutor):
+    """Notes how much work it was given at a time."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.sizes.append(len(args[1]))
+        return super().submit(fn, *args, **kwargs)
+
+
+@pytest.fixture(params=["logistic", "cnn"])
+def settings(request, fleet):
+    return fleet(num_processes=1, model=request.param)
+
+
+@pytest.fixture
+def start(settings):
+    return params_of(Population(settings).build_model())
+
+
+def results(engine, clients, start):
+    async def join():
+        jobs = [engine.training_of(client).train(start, SOLVER, seed=client) for client in clients]
+        return [await job.result() for job in jobs]
+
+    return asyncio.run(join())
+
+
+def test_a_cohort_trained_together_is_what_its_clients_would_have_trained_alone(settings, start):
+    together = results(CohortEngine(settings, InlineExecutor()), range(6), start)
+    alone = results(LocalEngine(Population(settings), InlineExecutor()), range(6), start)
+    for one, other in zip(together, alone, strict=True):
+        assert one.num_examples == other.num_examples
+        for name, array in one.params.items():
+            np.testing.assert_allclose(array, other.params[name], rtol=1e-3, atol=2e-5)
+
+
+def test_what_begins_together_is_trained_in_few_stacks(settings, start):
+    pool = CountingExecutor()
+    results(CohortEngine(settings, pool), range(6), start)
+    assert sum(pool.sizes) == 6
+    assert len(pool.sizes) <= 3
+
+
+def test_results_do_not_depend_on_who_is_joined_first(settings, start):
+    engine = CohortEngine(settings, InlineExecutor())
+
+    async def join_backwards():
+        jobs = [engine.training_of(client).train(start, SOLVER, seed=client) for client in range(4)]
+        return [await job.result() for job in reversed(jobs)][::-1]
+
+    for one, other in zip(asyncio.run(join_backwards()), results(engine, range(4), start), strict=True):
+        assert all(np.array_equal(one.params[name], other.params[name]) for name in start)
+
+
+def test_who_drops_out_before_training_begins_is_left_out(settings, start):
+    pool = CountingExecutor()
+    engine = CohortEngine(settings, pool)
+
+    async def drop_one():
+        stays, goes = (engine.training_of(client).train(start, SOLVER, seed=0) for client in (0, 1))
+        goes.cancel()
+        await stays.result()
+        with pytest.raises(TrainingError, match="client 1"):
+            await goes.result()
+
+    asyncio.run(drop_one())
+    assert pool.sizes == [1]
+
+
+def test_evaluations_are_jobs_too(settings, start):
+    engine, local = (
+        CohortEngine(settings, InlineExecutor()),
+        LocalEngine(Population(settings), InlineExecutor()),
+    )
+    assert asyncio.run(engine.evaluate_all(start).result()) == asyncio.run(local.evaluate_all(start).result())
+    one = engine.training_of(2).evaluate(start)
+    assert asyncio.run(one.result()) == asyncio.run(local.training_of(2).evaluate(start).result())
+
+
+@pytest.mark.parametrize("engine", ["inline", "processes"])
+def test_a_pool_of_nothing_is_refused(engine):
+    with pytest.raises(ConfigError, match="0"), open_pool(engine, 0):
+        pass
+
+
+def test_a_pool_runs_work_elsewhere_and_is_closed():
+    with open_pool("processes", 1) as pool:
+        assert isinstance(pool, Executor)
+        assert pool.submit(max, 3, 4).result() == 4
+    with pytest.raises(RuntimeError):
+        pool.submit(max, 3, 4)

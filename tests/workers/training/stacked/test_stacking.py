@@ -1,0 +1,153 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import dropout, relu
+
+from fedat_service.errors import ManifestError
+from workers.models.networks import build
+from workers.models.state import params_of
+from workers.training.stacked.stacking import NotStackable, StackedModel, stack
+
+IMAGES = torch.zeros(4, 2, 8, 8)
+FEATURES = 2 * 8 * 8
+
+
+class Written(nn.Module):
+    """A network whose forward is given as a function."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self._written = forward
+
+    def forward(self, x):
+        return self._written(self, x)
+
+
+def classifier(features=FEATURES):
+    return nn.Linear(features, 3)
+
+
+STACKABLE = {
+    "view by -1": Written(lambda m, x: m.fc(x.view(-1, FEATURES)), fc=classifier()),
+    "view by size": Written(lambda m, x: m.fc(x.view(x.size(0), -1)), fc=classifier()),
+    "reshape by shape": Written(lambda m, x: m.fc(torch.reshape(x, (x.shape[0], -1))), fc=classifier()),
+    "flatten": Written(lambda m, x: m.fc(torch.flatten(x, 1).tanh()), fc=classifier()),
+    "layers": nn.Sequential(
+        nn.Conv2d(2, 4, 3, stride=2, dilation=2, padding=2, bias=False), nn.LeakyReLU(inplace=True),
+        nn.AvgPool2d(2), nn.Conv2d(4, 4, 3, padding="same", groups=2), nn.GELU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3, bias=False),
+    ),
+    "batch normalisation": nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4, affine=False), nn.MaxPool2d(2),
+        nn.Flatten(), classifier(4 * 9),
+    ),
+    "reuse": Written(lambda m, x: m.fc(relu(m.a(m.a(x))).flatten(1)), a=nn.Conv2d(2, 2, 1), fc=classifier()),
+    "frozen": nn.Sequential(nn.Conv2d(2, 2, 1).requires_grad_(False), nn.Flatten(), classifier()),
+}  # fmt: skip
+
+
+class Sharing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = classifier()
+        self.again = self.fc
+
+    def forward(self, x):
+        return self.again(x.flatten(1))
+
+
+class Doubling(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def hooked():
+    model = nn.Sequential(nn.Flatten(), classifier())
+    model[1].register_forward_hook(lambda _module, _inputs, output: 2 * output)
+    return model
+
+
+def with_fc(forward, **layers):
+    return Written(forward, fc=classifier(), **layers)
+
+
+NOT_STACKABLE = {
+    "dropout": (nn.Sequential(nn.Flatten(), nn.Dropout(0.5), classifier()), "1 is not known"),
+    "functional dropout": (with_fc(lambda m, x: m.fc(dropout(x.flatten(1)))), "dropout is not known"),
+    "control flow": (with_fc(lambda m, x: m.fc(x.flatten(1)) if x.sum() > 0 else x), "control flow"),
+    "length": (with_fc(lambda m, x: m.fc(x.reshape(len(x), -1))), "cannot be traced"),
+    "branches": (with_fc(lambda m, x: m.fc(x.flatten(1)) + m.b(x.flatten(1)), b=classifier()), "not follow"),
+    "residual": (with_fc(lambda m, x: m.fc((m.a(x) + x).flatten(1)), a=nn.Conv2d(2, 2, 1)), "more than one"),
+    "shared parameters": (Sharing(), "share parameters"),
+    "subclass": (Written(lambda m, x: m.fc(x.flatten(1)), fc=Doubling(FEATURES, 3)), "not follow"),
+    "hook": (hooked(), "scores would have other values"),
+    "circular padding": (nn.Sequential(nn.Conv2d(2, 2, 3, padding_mode="circular")), "0 is not known"),
+    "cumulative statistics": (nn.Sequential(nn.BatchNorm2d(2, momentum=None)), "0 is not known"),
+    "images out": (nn.Sequential(nn.Conv2d(2, 2, 1)), "output for 3 examples"),
+    "mixed up batch": (Written(lambda m, x: m.fc(x.view(-1, 64)), fc=nn.Linear(64, 3)), "cannot be traced"),
+    "flattened batch": (Written(lambda m, x: m.fc(x.flatten(0)), fc=classifier()), "flatten is not known"),
+    "two outputs": (with_fc(lambda m, x: (m.fc(x.flatten(1)), 1)), "output does not follow"),
+}  # fmt: skip
+
+
+def stacked(model, example=IMAGES):
+    result = stack(model, example)
+    assert isinstance(result, StackedModel), result
+    return result
+
+
+@pytest.mark.parametrize("name", ["logistic", "mlp", "cnn"])
+def test_the_papers_networks_are_stacked(name):
+    stacked(build(name, (1, 8, 8), 10, seed=0), torch.zeros(2, 1, 8, 8))
+
+
+@pytest.mark.parametrize("name", STACKABLE)
+def test_each_client_gets_the_scores_of_its_own_parameters(name):
+    model = STACKABLE[name]
+    together = stacked(model)
+    inputs = torch.randn(3, *IMAGES.shape)
+    alone, starts = [], []
+    for client in inputs:
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.3)
+        starts.append(params_of(model))
+        alone.append(model(client.clone()))
+    torch.testing.assert_close(together(together.load(starts), inputs), torch.stack(alone))
+
+
+@pytest.mark.parametrize("name", NOT_STACKABLE)
+def test_what_cannot_be_stacked_is_reported_with_the_reason(name):
+    model, reason = NOT_STACKABLE[name]
+    result = stack(model, IMAGES)
+    assert isinstance(result, NotStackable)
+    assert reason in result.reason
+
+
+def test_inputs_that_are_not_numbers_to_calculate_with_are_not_stackable():
+    assert isinstance(stack(nn.Linear(4, 3), torch.zeros(2, 4, dtype=torch.int64)), NotStackable)
+
+
+def test_a_module_that_does_not_fit_the_inputs_is_not_stackable():
+    assert isinstance(stack(nn.Linear(4, 3), torch.zeros(2, 5)), NotStackable)
+
+
+def test_stacking_leaves_values_gradients_and_torchs_generator_alone():
+    model = STACKABLE["batch normalisation"]
+    before, generator = params_of(model), torch.get_rng_state()
+    stacked(model)
+    assert all((params_of(model)[name] == array).all() for name, array in before.items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), generator)
+
+
+def test_only_batch_normalisation_mixes_examples():
+    assert stacked(STACKABLE["batch normalisation"]).mixes_examples
+    assert not stacked(STACKABLE["layers"]).mixes_examples
+
+
+def test_starts_of_another_model_are_refused():
+    together = stacked(nn.Linear(4, 3), torch.zeros(2, 4))
+    with pytest.raises(ManifestError, match="weight"):
+        together.load([params_of(nn.Linear(4, 3)), params_of(nn.Linear(4, 2))])

@@ -1,0 +1,64 @@
+"""The batches of several clients side by side, in the order in which each would see its own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workers.training.stacked.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class StackedBatch:
+    """One batch of every client.
+
+    Args:
+        inputs: ``(K, B, ...)``.
+        labels: ``(K, B)``.
+        counts: Examples that each client really has in it, ``(K,)``.
+        weights: ``1 / counts`` for these, 0 for the others; ``(K, B)``.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    counts: Tensor
+    weights: Tensor
+
+
+class StackedBatches:
+    """The examples of jobs with equal keys (`stack_key`), shuffled anew every epoch.
+
+    Every client has its own generator and so its own order: that of `TorchTrainer` for the same seed.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+        self._generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
+        sizes = torch.tensor([len(job.labels) for job in jobs])
+        longest = int(sizes.max())
+        first = jobs[0]
+        self._inputs = first.inputs.new_zeros((len(jobs), longest, *first.inputs.shape[1:]))
+        self._labels = first.labels.new_zeros((len(jobs), longest))
+        weights = (torch.arange(longest) < sizes.unsqueeze(1)).to(torch.float32)
+        self._batches = []
+        for start in range(0, longest, first.solver.batch_size):
+            part = slice(start, start + first.solver.batch_size)
+            counts = weights[:, part].sum(1)
+            self._batches.append(
+                StackedBatch(
+                    self._inputs[:, part],
+                    self._labels[:, part],
+                    counts,
+                    weights[:, part] / counts.unsqueeze(1),
+                )
+            )
+
+    def epoch(self) -> Iterator[StackedBatch]:
+        """Shuffle, and go through the batches; they are views that the next epoch overwrites."""
+        for k, (job, generator) in enumerate(zip(self._jobs, self._generators, strict=True)):
+            size = len(job.labels)
+            order = torch.randperm(size, generator=generator)
+            torch.index_select(job.inputs, 0, order, out=self._inputs[k, :size])
+            torch.index_select(job.labels, 0, order, out=self._labels[k, :size])
+        return iter(self._batches)

@@ -1,0 +1,183 @@
+"""The layers that K clients can run at once, each with parameters of its own, and exactly."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - torch's own name for it
+
+Tensors = Mapping[str, Tensor]
+"""A `state_dict` of K clients: every tensor has K in front of its own shape."""
+
+
+class Layout(Enum):
+    """How the values of K clients with B examples each lie in one tensor."""
+
+    CLIENTS = "(K, B, ...)"
+    CHANNELS = "(B, K C, H, W), channels-last"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One step of a stacked forward.
+
+    Args:
+        apply: From the values before and the tensors of the stack to the values after, in the same layout.
+        layout: The layout it works in; None if either will do.
+        mixes_examples: Whether an example's result depends on the rest of its batch.
+    """
+
+    apply: Callable[[Tensor, Tensors], Tensor]
+    layout: Layout | None
+    mixes_examples: bool = False
+
+
+def to_channels(values: Tensor) -> Tensor:
+    """From ``(K, B, C, H, W)`` to ``(B, K C, H, W)`` in channels-last, the fast format of a CPU."""
+    grouped = values.transpose(0, 1).flatten(1, 2)
+    return grouped.contiguous(memory_format=torch.channels_last)
+
+
+def to_clients(values: Tensor, num_clients: int) -> Tensor:
+    """From ``(B, K C, H, W)`` to ``(K, B, C, H, W)``."""
+    num_examples, _, height, width = values.shape
+    return values.reshape(num_examples, num_clients, -1, height, width).transpose(0, 1)
+
+
+def module_layer(prefix: str, module: nn.Module) -> Layer | None:
+    """The stacked form of a module whose tensors have names that start with `prefix`; None if not known.
+
+    Subclasses are not known, for they may do anything.
+    """
+    kind = type(module)
+    if kind in _ELEMENTWISE_MODULES:
+        return Layer(lambda h, _: module(h), None)
+    if kind in _POOLING_MODULES:
+        return Layer(lambda h, _: module(h), Layout.CHANNELS)
+    build = _WITH_PARAMETERS.get(kind)
+    return None if build is None else build(prefix, module)
+
+
+def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layer | None:
+    """The stacked form of ``function(values, *args, **kwargs)``; None if it is not known.
+
+    Args:
+        function: A function, or the name of a method of tensors.
+        args: Constants after the values. In the shape of a `view`, None stands for the size of the batch.
+        kwargs: More constants.
+    """
+    if function == "contiguous":
+        return Layer(lambda h, _: h, None)
+    if function in _FLATTENINGS:
+        return _flatten(*args, **kwargs)
+    if function in _RESHAPES and not kwargs:
+        return _reshape(args)
+    if function not in _ELEMENTWISE | _POOLING:
+        return None
+    call: Any = getattr(Tensor, function) if isinstance(function, str) else function
+    return Layer(lambda h, _: call(h, *args, **kwargs), Layout.CHANNELS if function in _POOLING else None)
+
+
+class _Linear(torch.autograd.Function):
+    """``h W^T + b`` for K clients, as `torch.baddbmm`.
+
+    Its gradients are written out because torch's own for ``W`` comes transposed and is copied at every step,
+    which takes as long as the rest.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: ANN401
+        """Map ``(K, B, F)`` to ``(K, B, G)`` with weights ``(K, G, F)`` and biases ``(K, G)``."""
+        ctx.save_for_backward(h, weight)
+        if bias is None:
+            return torch.bmm(h, weight.transpose(1, 2))
+        return torch.baddbmm(bias.unsqueeze(1), h, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        """Gradients of the three inputs, those that are needed."""
+        h, weight = (saved.to(gradient.dtype) for saved in ctx.saved_tensors)
+        of_h, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            torch.bmm(gradient, weight) if of_h else None,
+            torch.bmm(gradient.transpose(1, 2), h) if of_weight else None,
+            gradient.sum(1) if of_bias else None,
+        )
+
+
+def _linear(prefix: str, _: nn.Linear) -> Layer:
+    def apply(h: Tensor, tensors: Tensors) -> Tensor:
+        weight, bias = tensors[f"{prefix}weight"], tensors.get(f"{prefix}bias")
+        result: Tensor = _Linear.apply(h, weight, bias)  # type: ignore[no-untyped-call]
+        return result
+
+    return Layer(apply, Layout.CLIENTS)
+
+
+def _conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
+    """One grouped convolution: the clients are the groups, or the groups of groups."""
+    if module.padding_mode != "zeros":
+        return None
+
+    def apply(h: Tensor, tensors: Tensors) -> Tensor:
+        weight = tensors[f"{prefix}weight"]
+        bias = tensors[f"{prefix}bias"].flatten() if f"{prefix}bias" in tensors else None
+        groups = len(weight) * module.groups
+        return F.conv2d(h, weight.flatten(0, 1), bias, module.stride, module.padding, module.dilation, groups)
+
+    return Layer(apply, Layout.CHANNELS)
+
+
+def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
+    """Channels are normalised one by one, so those of all clients are normalised together."""
+    momentum = module.momentum
+    if not (module.training and module.track_running_stats and momentum is not None):
+        return None
+
+    def apply(h: Tensor, tensors: Tensors) -> Tensor:
+        tensors[f"{prefix}num_batches_tracked"].add_(1)
+        mean, variance = (tensors[f"{prefix}running_{part}"].flatten() for part in ("mean", "var"))
+        weight, bias = (
+            tensors[f"{prefix}{part}"].flatten() if module.affine else None for part in ("weight", "bias")
+        )
+        return F.batch_norm(h, mean, variance, weight, bias, True, momentum, module.eps)
+
+    return Layer(apply, Layout.CHANNELS, mixes_examples=True)
+
+
+def _flatten(start_dim: int = 0, end_dim: int = -1) -> Layer | None:
+    if (start_dim, end_dim) != (1, -1):
+        return None
+    return Layer(lambda h, _: h.flatten(2), Layout.CLIENTS)
+
+
+def _reshape(shape: tuple[Any, ...]) -> Layer | None:
+    """A view that keeps the batch: its size, or -1, comes first."""
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        shape = tuple(shape[0])
+    rest = shape[1:]
+    if not rest or shape[0] not in (None, -1) or not all(isinstance(size, int) for size in rest):
+        return None
+    return Layer(lambda h, _: h.reshape(*h.shape[:2], *rest), Layout.CLIENTS)
+
+
+_WITH_PARAMETERS: dict[type, Callable[[str, Any], Layer | None]] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv2d,
+    nn.BatchNorm2d: _batch_norm2d,
+    nn.Flatten: lambda _, module: _flatten(module.start_dim, module.end_dim),
+}
+_ELEMENTWISE_MODULES = frozenset(
+    {nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity}
+)
+_POOLING_MODULES = frozenset({nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d})
+_ELEMENTWISE: frozenset[object] = frozenset(
+    {F.relu, F.leaky_relu, F.elu, F.gelu, F.silu, F.sigmoid, F.tanh, torch.relu, torch.sigmoid, torch.tanh}
+    | {"relu", "sigmoid", "tanh"}
+)
+_POOLING: frozenset[object] = frozenset({F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.max_pool2d})
+_FLATTENINGS: frozenset[object] = frozenset({torch.flatten, "flatten"})
+_RESHAPES: frozenset[object] = frozenset({torch.reshape, "reshape", "view"})

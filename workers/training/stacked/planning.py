@@ -1,0 +1,58 @@
+"""Which jobs are trained together: a pure function of their keys, in the order given."""
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+
+from torch import nn
+
+from fedat_service.errors import ConfigError
+
+_WIDTH = 20
+_CONVOLUTIONAL_WIDTH = 5
+_CONVOLUTIONAL_BATCH = 32
+_MAX_PARAMETERS = 500_000
+
+
+def plan_stacks(keys: Sequence[Hashable], width: int) -> list[list[int]]:
+    """Put the jobs with equal keys into as few stacks of at most `width` as possible, of even sizes.
+
+    Args:
+        keys: A key for every job; None for one that trains alone.
+        width: Largest number of jobs in a stack.
+
+    Returns:
+        The indices of each stack's jobs, ascending; the stacks in the order of their first jobs.
+
+    Raises:
+        ConfigError: If the width is not 1 or more.
+    """
+    if width < 1:
+        raise ConfigError(f"the width of a stack must be 1 or more, got {width}")
+    groups: dict[Hashable, list[int]] = {}
+    stacks = []
+    for index, key in enumerate(keys):
+        if key is None:
+            stacks.append([index])
+        else:
+            groups.setdefault(key, []).append(index)
+    for group in groups.values():
+        stacks += _split_evenly(group, width)
+    return sorted(stacks)
+
+
+def default_width(module: nn.Module, batch_size: int) -> int:
+    """How many clients train fastest as one stack on one core, as measured; 1 if each does alone.
+
+    Convolutions fill the caches sooner, and large batches of them need no company; nor do large models.
+    """
+    if sum(parameter.numel() for parameter in module.parameters()) > _MAX_PARAMETERS:
+        return 1
+    if any(isinstance(part, nn.Conv2d) for part in module.modules()):
+        return _CONVOLUTIONAL_WIDTH if batch_size < _CONVOLUTIONAL_BATCH else 1
+    return _WIDTH
+
+
+def _split_evenly(group: list[int], width: int) -> list[list[int]]:
+    num_stacks = -(-len(group) // width)
+    cuts = [part * len(group) // num_stacks for part in range(num_stacks + 1)]
+    return [group[start:end] for start, end in pairwise(cuts)]

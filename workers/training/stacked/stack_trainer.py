@@ -1,0 +1,92 @@
+"""Local training of several clients at once."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - torch's own name for it
+
+from fedat_service.errors import ConfigError, TrainingError
+from workers.training.contexts import one_thread
+from workers.training.optimizer import LocalOptimizer
+from workers.training.stacked.batches import StackedBatch, StackedBatches
+from workers.training.stacked.job import Job, stack_key
+from workers.training.stacked.stacking import StackedModel
+from workers.training.trainer import TrainResult
+
+
+def train_stack(model: StackedModel, jobs: Sequence[Job], *, autocast: bool = False) -> list[TrainResult]:
+    """Train jobs with equal keys as one stack, on one thread.
+
+    Every job gets what `TorchTrainer.train` would give it alone, but for the order of sums; starts and seeds
+    may differ. Equal arguments give equal results bit for bit; in another stack, the last bits may differ.
+
+    Args:
+        model: The stacked form of the module.
+        jobs: One for each client.
+        autocast: Whether layers compute in bfloat16; parameters, loss and optimizer stay in float32.
+
+    Returns:
+        What each job gave, in their order.
+
+    Raises:
+        ConfigError: If there is no job, or they cannot share a stack.
+        ManifestError: If a start does not fit the module.
+        TrainingError: If a result is not finite.
+    """
+    _require_one_key(model, jobs)
+    epochs = jobs[0].solver.epochs
+    tensors = model.load([job.start for job in jobs])
+    with one_thread():
+        losses = _train(model, tensors, jobs, autocast)
+    _require_finite(tensors, jobs)
+    return [
+        TrainResult(
+            {name: tensor[k].numpy(force=True).copy() for name, tensor in tensors.items()},
+            len(job.labels),
+            {"train_loss": losses[k].item() / len(job.labels) / epochs},
+        )
+        for k, job in enumerate(jobs)
+    ]
+
+
+def _train(model: StackedModel, tensors: dict[str, Tensor], jobs: Sequence[Job], autocast: bool) -> Tensor:
+    """Move `tensors`; return the sum of each client's losses over all examples and epochs, ``(K,)``."""
+    solver = jobs[0].solver
+    optimizer = LocalOptimizer([tensor for tensor in tensors.values() if tensor.requires_grad], solver)
+    batches = StackedBatches(jobs)
+    losses = torch.zeros(len(jobs), dtype=torch.float64)
+    for _ in range(solver.epochs):
+        for batch in batches.epoch():
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                scores = model(tensors, batch.inputs)
+            loss = _mean_losses(scores.float(), batch)
+            loss.sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses += loss.detach() * batch.counts
+    return losses
+
+
+def _mean_losses(scores: Tensor, batch: StackedBatch) -> Tensor:
+    """Each client's mean cross-entropy over the examples that it really has, ``(K,)``."""
+    losses = F.cross_entropy(scores.flatten(0, 1), batch.labels.flatten(), reduction="none")
+    return (losses.view_as(batch.weights) * batch.weights).sum(1)
+
+
+def _require_one_key(model: StackedModel, jobs: Sequence[Job]) -> None:
+    if not jobs:
+        raise ConfigError("a stack needs one job or more, got none")
+    keys = [stack_key(job, mixes_examples=model.mixes_examples) for job in jobs]
+    for k, key in enumerate(keys):
+        if key is None or key != keys[0]:
+            raise ConfigError(f"job {k} cannot be in one stack with job 0: {key} is not {keys[0]}")
+
+
+def _require_finite(tensors: dict[str, Tensor], jobs: Sequence[Job]) -> None:
+    for name, tensor in tensors.items():
+        finite = tensor.detach().reshape(len(jobs), -1).isfinite().all(1)
+        if not finite.all():
+            k = int(finite.int().argmin())
+            raise TrainingError(
+                f"training job {k} with {jobs[k].solver} made tensor {name!r} infinite or NaN"
+            )

@@ -1,0 +1,213 @@
+"""An `nn.Module` as a stacked forward: found by tracing, and held against the module before it is used."""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.func import functional_call
+
+from fedat_service.params import Params
+from workers.models.state import load_params
+from workers.training.contexts import one_thread, seeded
+from workers.training.stacked.layers import (
+    Layer,
+    Layout,
+    Tensors,
+    call_layer,
+    module_layer,
+    to_channels,
+    to_clients,
+)
+
+_CHECKED_CLIENTS, _CHECKED_EXAMPLES = 2, 3
+_TOLERANCE = 1e-4
+"""Share of the largest value. Sums in another order differ by 1e-6, a wrong layer by about 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotStackable:
+    """Why a module trains one client at a time."""
+
+    reason: str
+
+
+class StackedModel:
+    """A chain of layers that K clients run at once; made by `stack`.
+
+    Args:
+        module: The module that was traced; `load` overwrites its values.
+        layers: What its forward does, in this order.
+    """
+
+    def __init__(self, module: nn.Module, layers: Sequence[Layer]) -> None:
+        self._module = module
+        self._layers = tuple(layers)
+        self.mixes_examples = any(layer.mixes_examples for layer in layers)
+        """Whether the examples of a batch depend on each other, so that none may be added to fill it up."""
+
+    def __call__(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """Map inputs ``(K, B, ...)`` to scores ``(K, B, num_classes)``; buffers are moved in place."""
+        h, layout = inputs, Layout.CLIENTS
+        for layer in self._layers:
+            if layer.layout is not None and layer.layout is not layout:
+                h = _change_layout(h, layer.layout, len(inputs))
+                layout = layer.layout
+            h = layer.apply(h, tensors)
+        return h if layout is Layout.CLIENTS else to_clients(h, len(inputs))
+
+    def load(self, starts: Sequence[Params]) -> dict[str, Tensor]:
+        """Stack the clients' `state_dict`, in its order; what learns in the module requires a gradient.
+
+        Raises:
+            ManifestError: If one does not fit the module.
+        """
+        states = []
+        for start in starts:
+            load_params(self._module, start)
+            states.append({name: tensor.clone() for name, tensor in self._module.state_dict().items()})
+        return _stack_states(self._module, states)
+
+
+def stack(module: nn.Module, example: Tensor) -> StackedModel | NotStackable:
+    """Turn a module into a stacked forward, if it is a chain of known layers.
+
+    The chain is used only if two clients with random parameters get the same scores, gradients and buffers
+    from it as from the module itself. The module is left in training mode.
+
+    Args:
+        module: Any module; random layers, such as dropout, are not known.
+        example: Inputs ``(B, ...)`` of the shape and dtype that it will be trained with.
+    """
+    if not example.is_floating_point():
+        return NotStackable(f"its inputs are {example.dtype}")
+    module.train()
+    try:
+        with one_thread(), seeded(0):
+            model = StackedModel(module, _chain(module))
+            _compare(model, module, example)
+    except _UnknownError as error:
+        return NotStackable(str(error))
+    except Exception as error:  # noqa: BLE001 - a stranger's forward, run on stand-ins, may raise anything
+        return NotStackable(f"it cannot be traced and tried: {type(error).__name__}: {error}")
+    return model
+
+
+class _UnknownError(Exception):
+    """Something that is not a chain of known layers."""
+
+
+def _change_layout(h: Tensor, to: Layout, num_clients: int) -> Tensor:
+    return to_channels(h) if to is Layout.CHANNELS else to_clients(h, num_clients)
+
+
+def _chain(module: nn.Module) -> list[Layer]:
+    """Trace a forward; every node must work on the result of the one before, and on constants."""
+    if len(list(module.named_parameters(remove_duplicate=False))) > len(list(module.parameters())):
+        raise _UnknownError("its layers share parameters")
+    if (whole := module_layer("", module)) is not None:
+        return [whole]
+    traced = fx.symbolic_trace(module)
+    layers: list[Layer] = []
+    seen: list[fx.Node] = []
+    shapes: set[fx.Node] = set()
+    for node in traced.graph.nodes:
+        if node.op == "placeholder" and not seen:
+            seen.append(node)
+        elif _is_shape_of(node, seen, shapes):
+            shapes.add(node)
+        elif not seen or not node.args or node.args[0] is not seen[-1]:
+            raise _UnknownError(f"{_name(node)} does not follow the step before it")
+        elif node.op == "output":
+            return layers
+        else:
+            layers.append(_layer(traced, node, shapes))
+            seen.append(node)
+    raise _UnknownError("it has no output")
+
+
+def _is_shape_of(node: fx.Node, seen: list[fx.Node], shapes: set[fx.Node]) -> bool:
+    """Whether `node` is the shape of a value, or the first size of it: the size of the batch."""
+    args: tuple[Any, ...] = node.args
+    if node.op == "call_method" and node.target == "size":
+        return args[0] in seen and args[1:] in ((), (0,))
+    if node.op == "call_function" and node.target is getattr:
+        return args[0] in seen and args[1] == "shape"
+    return (
+        node.op == "call_function" and node.target is operator.getitem and args[0] in shapes and args[1] == 0
+    )
+
+
+def _layer(traced: fx.GraphModule, node: fx.Node, shapes: set[fx.Node]) -> Layer:
+    def constant(argument: fx.Node) -> None:
+        if argument not in shapes:
+            raise _UnknownError(f"{_name(node)} works on more than one value")
+
+    args: Any = fx.map_arg(node.args[1:], constant)
+    kwargs: Any = fx.map_arg(node.kwargs, constant)
+    layer = None
+    if node.op in ("call_function", "call_method"):
+        layer = call_layer(node.target, tuple(args), dict(kwargs))
+    elif node.op == "call_module" and not args and not kwargs:
+        layer = module_layer(f"{node.target}.", traced.get_submodule(str(node.target)))
+    if layer is None:
+        raise _UnknownError(f"{_name(node)} is not known")
+    return layer
+
+
+def _name(node: fx.Node) -> str:
+    return str(node.target if isinstance(node.target, str) else getattr(node.target, "__name__", node.target))
+
+
+def _compare(model: StackedModel, module: nn.Module, example: Tensor) -> None:
+    """Hold the stacked forward and its gradients against those of the module."""
+    shape = (_CHECKED_CLIENTS, _CHECKED_EXAMPLES, *example.shape[1:])
+    inputs = torch.randn(shape, dtype=example.dtype)
+    states = [_random_state(module) for _ in inputs]
+    tensors = _stack_states(module, states)
+    scores = model(tensors, inputs)
+    if scores.dim() != 3 or len(scores[0]) != _CHECKED_EXAMPLES:
+        raise _UnknownError(f"its output for {_CHECKED_EXAMPLES} examples is {list(scores.shape[1:])}")
+    direction = torch.randn_like(scores)
+    (scores * direction).sum().backward()  # type: ignore[no-untyped-call]
+    for k, state in enumerate(states):
+        alone = _stack_states(module, [state])
+        own = functional_call(module, {name: tensor[0] for name, tensor in alone.items()}, (inputs[k],))
+        (own * direction[k]).sum().backward()
+        _require_close({"scores": scores[k].detach()}, {"scores": own.detach()})
+        _require_close(_of_client(tensors, k), _of_client(alone, 0))
+        _require_close(_of_client(_gradients(tensors), k), _of_client(_gradients(alone), 0))
+
+
+def _random_state(module: nn.Module) -> dict[str, Tensor]:
+    learning = dict(module.named_parameters())
+    state = module.state_dict()
+    return {n: torch.randn_like(t) / 10 if n in learning else t.clone() for n, t in state.items()}
+
+
+def _stack_states(module: nn.Module, states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    learning = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    return {
+        name: torch.stack([state[name] for state in states]).contiguous().requires_grad_(name in learning)
+        for name in states[0]
+    }
+
+
+def _of_client(tensors: Tensors, k: int) -> dict[str, Tensor]:
+    return {name: tensor[k].detach() for name, tensor in tensors.items()}
+
+
+def _gradients(tensors: Tensors) -> dict[str, Tensor]:
+    return {f"gradient of {n}": tensor.grad for n, tensor in tensors.items() if tensor.grad is not None}
+
+
+def _require_close(stacked: Tensors, alone: Tensors) -> None:
+    """Hold values against the largest of all: one that should be 0 is as large as the errors of the rest."""
+    if [(n, t.shape) for n, t in stacked.items()] != [(n, t.shape) for n, t in alone.items()]:
+        raise _UnknownError("stacked, it would give other tensors")
+    allowed = _TOLERANCE * max((float(tensor.abs().max()) for tensor in alone.values()), default=0.0)
+    for name, tensor in alone.items():
+        if not ((stacked[name] - tensor).abs() <= allowed).all():
+            raise _UnknownError(f"stacked, the {name} would have other values")
