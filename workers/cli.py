@@ -29,12 +29,17 @@ _INTERRUPTED = 130
 Url = Annotated[str, typer.Option(help="Where the service is.")]
 Data = Annotated[
     str,
-    typer.Option(help="digits, fashion-mnist, mnist, an image folder or zip, or module:function -> Dataset."),
+    typer.Option(
+        help="digits, fashion-mnist, mnist, vader, an image folder or zip, or module:function -> Dataset."
+    ),
 ]
 DataDir = Annotated[Path | None, typer.Option(help="The only folder to look in for data.")]
 Model = Annotated[
     str,
-    typer.Option(help="logistic, mlp, cnn, or module:function(input_shape, num_classes) -> torch module."),
+    typer.Option(
+        help="logistic, mlp, cnn, mnist-cnn, leaf-cnn, resnet20-lama, resnet20-als, smollm2-135m, or "
+        "module:function(input_shape, num_classes) -> torch module."
+    ),
 ]
 
 NewName = Annotated[str, typer.Argument(help="Name of the federation: a-z, 0-9, '-', '_'.")]
@@ -64,7 +69,7 @@ Processes = Annotated[int, typer.Option(help="Processes that share them; one a c
 LimitPerClass = Annotated[int | None, typer.Option(help="Use only so many examples of every class.")]
 Partition = Annotated[
     str,
-    typer.Option(help="iid, shards:2, classes:2 (classes a client), dirichlet:0.1, lda:0.1 ..."),
+    typer.Option(help="iid, shards:2, classes:2 (classes a client), dirichlet:0.1, lda:0.1, natural:8 ..."),
 ]
 Latency = Annotated[
     str,
