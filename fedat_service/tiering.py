@@ -1,4 +1,4 @@
-"""Grouping clients by response latency: tier 1 is the fastest."""
+"""Grouping clients by response latency: tier 1 is the fastest; and which group is drawn how often."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -113,6 +113,37 @@ def retier(
         tier = current.get(client)
         tiers[client] = place(latency_s, borders) if tier is None else min(max(tier, fastest), slowest)
     return tiers
+
+
+def tier_chances(
+    accuracies: Sequence[float | None], credits_left: Sequence[int] | None = None
+) -> tuple[float, ...]:
+    """How likely each tier is drawn next: the worse the model does there, the likelier.
+
+    Chai et al., TiFL (HPDC '20), Algorithm 2, with the probabilities of its public implementations: the n
+    tiers that have credits left are sorted by ascending accuracy, and the one of rank r, from 0, is drawn
+    with ``p = (n - r) / D``, ``D = n (n + 1) / 2``. A tier whose accuracy nobody knows comes before all
+    others, and tiers that do equally well in their order. If none is known, all have the same chance.
+
+    Args:
+        accuracies: Per tier, accuracy on its clients' test splits; None if it is not known.
+        credits_left: Per tier, how often it may still be drawn; without limit if not given.
+
+    Returns:
+        Per tier, its chance; 0 without credits. They sum to 1, unless no tier has credits left.
+
+    Raises:
+        RuleError: If there is no tier, or not one credit a tier.
+    """
+    if not accuracies or (credits_left is not None and len(credits_left) != len(accuracies)):
+        raise RuleError(f"{len(accuracies)} tiers need as many credits, got {credits_left!r}")
+    drawable = [m for m in range(len(accuracies)) if credits_left is None or credits_left[m] > 0]
+    known = {m: accuracy for m in drawable if (accuracy := accuracies[m]) is not None}
+    n = len(drawable)
+    chances = [0.0] * len(accuracies)
+    for rank, m in enumerate(sorted(drawable, key=lambda m: known.get(m, -1.0))):
+        chances[m] = (n - rank) / (n * (n + 1) / 2) if known else 1 / n
+    return tuple(chances)
 
 
 def smoothed_latency(previous_s: float | None, measured_s: float, weight: float = 0.3) -> float:

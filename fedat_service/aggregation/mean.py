@@ -38,6 +38,7 @@ class RunningMean:
         total: Shape `(num_floats,)`, the sum in grid units times weight.
         weight_sum: Weight of the admitted updates.
         num_updates: Number of admitted updates.
+        integers: Shape `(num_integers,)`, the largest values so far.
 
     Raises:
         RuleError: If `scale` is not at least 1.
@@ -50,7 +51,7 @@ class RunningMean:
         self.total = np.zeros(manifest.num_floats, np.float64)
         self.weight_sum = 0.0
         self.num_updates = 0
-        self._integers = np.full(manifest.num_integers, np.iinfo(np.int64).min, np.int64)
+        self.integers = np.full(manifest.num_integers, np.iinfo(np.int64).min, np.int64)
 
     def admit(self, integers: NDArray[np.int64], weight: float) -> None:
         """Count one update whose floats the caller adds into `total`, times `weight`.
@@ -65,9 +66,9 @@ class RunningMean:
         """
         if not (math.isfinite(weight) and weight > 0):
             raise RuleError(f"the weight of an update must be positive and finite, got {weight!r}")
-        if integers.shape != self._integers.shape:
-            raise ManifestError(f"an update has {self._integers.size} integers, got {list(integers.shape)}")
-        np.maximum(self._integers, integers, out=self._integers)
+        if integers.shape != self.integers.shape:
+            raise ManifestError(f"an update has {self.integers.size} integers, got {list(integers.shape)}")
+        np.maximum(self.integers, integers, out=self.integers)
         self.weight_sum += weight
         self.num_updates += 1
 
@@ -94,4 +95,4 @@ class RunningMean:
             raise RuleError("a round without updates has no mean")
         floats = np.empty(self.total.shape, np.float32)
         np.divide(self.total, self.weight_sum * self.scale, out=floats)
-        return Model(floats, self._integers.copy())
+        return Model(floats, self.integers.copy())

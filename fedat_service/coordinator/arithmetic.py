@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from fedat_service.aggregation.asynchronous import blended
 from fedat_service.aggregation.mean import RunningMean
 from fedat_service.aggregation.mixing import mix_tiers
 from fedat_service.errors import Gone, NotFound
@@ -48,8 +49,10 @@ class Arithmetic:
         self._means.pop(tier, None)
 
     def make_version(self, made: MakeVersion) -> Model:
-        """Close the tier's round and mix a version: tier mean, then the weighted sum of all tier models."""
-        self._tier_models[made.tier - 1] = self._carriable(self._means.pop(made.tier).mean())
+        """Blend the tier's mean into its model, then mix a version: the weighted sum of all tier models."""
+        x, mean = self._tier_models[made.tier - 1], self._means.pop(made.tier)
+        moved = blended(made.blend, mean, x, self._versions, self._spec.manifest)
+        self._tier_models[made.tier - 1] = self._carriable(moved)
         model = mix_tiers(self._tier_models, made.weights)
         self._versions[made.version] = model
         return model

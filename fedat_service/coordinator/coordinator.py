@@ -221,9 +221,9 @@ class Coordinator:
             Conflict: If it was evaluated with other numbers.
             Unprocessable: If the numbers contradict each other.
         """
-        event = summary_of(message, self.clock.now())
 
         def decide(state: State) -> Event | None:
+            event = summary_of(message, state, self.clock.now())
             known = state.evaluated.get(message.version)
             return None if known is not None and known.tells_the_same_as(event) else event
 

@@ -7,7 +7,7 @@ from fedat_service.aggregation.report import summarise
 from fedat_service.errors import StaleBase, Unprocessable, WireError
 from fedat_service.federation.events import ClientEvaluated, VersionEvaluated
 from fedat_service.federation.spec import Spec
-from fedat_service.federation.state import Lease
+from fedat_service.federation.state import Lease, State
 from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
 from fedat_service.store.base import Body
@@ -120,8 +120,8 @@ def evaluation_of(message: Evaluation, task: TaskId, at_s: float) -> ClientEvalu
     return ClientEvaluated(at_s, str(task), message.num_examples, message.correct, message.loss)
 
 
-def summary_of(message: EvaluateVersion, at_s: float) -> VersionEvaluated:
-    """An observer's report on a version as an event.
+def summary_of(message: EvaluateVersion, state: State, at_s: float) -> VersionEvaluated:
+    """An observer's report on a version as an event, with what it says of the tiers as they are.
 
     Raises:
         Unprocessable: If a client stands twice, or its numbers contradict each other.
@@ -134,4 +134,11 @@ def summary_of(message: EvaluateVersion, at_s: float) -> VersionEvaluated:
         [client.correct for client in clients],
         [client.loss for client in clients],
     )
-    return VersionEvaluated(at_s, message.version, **asdict(summary))
+    right, tested = [0] * len(state.tiers), [0] * len(state.tiers)
+    for report in clients:
+        client = state.clients.get(report.client)
+        if client is not None and client.tier is not None:
+            right[client.tier - 1] += report.correct
+            tested[client.tier - 1] += report.num_examples
+    accuracies = tuple(c / n if n else None for c, n in zip(right, tested, strict=True))
+    return VersionEvaluated(at_s, message.version, **asdict(summary), tier_accuracies=accuracies)

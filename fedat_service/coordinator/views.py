@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from fedat_service.coordinator.coordinator import Coordinator
-from fedat_service.federation.state import Client, Lease, State, Tier
+from fedat_service.federation.state import Client, Lease, Round, State, Tier
 from fedat_service.wire.messages import ManifestMessage, Task
 from fedat_service.wire.views import ClientView, FederationView, MetricsView, RoundView, TiersView, TierView
 
@@ -40,18 +40,26 @@ def federation_view(coordinator: Coordinator) -> FederationView:
 def tiers_view(coordinator: Coordinator) -> TiersView:
     """All tiers, fastest first."""
     state = coordinator.state
+    members: dict[int | None, list[Client]] = {}
+    for client in state.clients.values():
+        members.setdefault(client.tier, []).append(client)
     return TiersView(
         federation=coordinator.spec.name,
         now_s=coordinator.elapsed_s,
         version=state.published,
-        tiers=tuple(tier_view(coordinator, tier) for tier in state.tiers),
+        tiers=tuple(_tier_view(coordinator, tier, members.get(tier.number, [])) for tier in state.tiers),
     )
 
 
 def tier_view(coordinator: Coordinator, tier: Tier) -> TierView:
-    """One tier: its model, counter and weight, its members and why they are there, its round."""
+    """One tier: its model, counter and weight, its members and why they are there, its rounds."""
+    clients = coordinator.state.clients.values()
+    return _tier_view(coordinator, tier, [client for client in clients if client.tier == tier.number])
+
+
+def _tier_view(coordinator: Coordinator, tier: Tier, members: list[Client]) -> TierView:
     state, now_s = coordinator.state, coordinator.clock.now()
-    members = sorted((c for c in state.clients.values() if c.tier == tier.number), key=lambda c: c.name)
+    members.sort(key=lambda client: client.name)
     return TierView(
         tier=tier.number,
         model_version=tier.model_version,
@@ -59,10 +67,10 @@ def tier_view(coordinator: Coordinator, tier: Tier) -> TierView:
         weight=state.weights[tier.number - 1],
         parked=state.parked[tier.number - 1],
         last_update_age_s=None if tier.updated_at_s is None else max(0.0, now_s - tier.updated_at_s),
-        accuracy=_mean([c.accuracy for c in members if c.accuracy is not None]),
+        accuracy=state.tier_accuracies[tier.number - 1],
         members=tuple(client_view(state, client) for client in members),
         latency_quantiles_s=_quantiles([c.latency_s for c in members if c.latency_s is not None]),
-        round=_round_view(tier, now_s),
+        rounds=tuple(_round_view(current, now_s) for current in tier.rounds),
     )
 
 
@@ -84,7 +92,7 @@ def _status(state: State, client: Client) -> Literal["waiting", "profiling", "ti
         return "lost"
     if client.tier is not None:
         return "tiered"
-    return "profiling" if client.name in state.profiling else "waiting"
+    return "profiling" if client.lease is not None else "waiting"
 
 
 def task_view(coordinator: Coordinator, lease: Lease) -> Task:
@@ -124,15 +132,13 @@ def metrics_view(coordinator: Coordinator) -> MetricsView:
     )
 
 
-def _round_view(tier: Tier, now_s: float) -> RoundView | None:
-    if tier.round is None:
-        return None
+def _round_view(current: Round, now_s: float) -> RoundView:
     return RoundView(
-        round=tier.round.index,
-        base_version=tier.round.base_version,
-        cohort=tier.round.cohort,
-        reported=tier.round.reported,
-        deadline_in_s=max(0.0, tier.round.deadline_s - now_s),
+        round=current.index,
+        base_version=current.base_version,
+        cohort=current.cohort,
+        reported=current.reported,
+        deadline_in_s=max(0.0, current.deadline_s - now_s),
     )
 
 
@@ -140,7 +146,3 @@ def _quantiles(latencies_s: list[float]) -> dict[str, float]:
     if not latencies_s:
         return {}
     return {name: float(np.quantile(latencies_s, q)) for name, q in _QUANTILES.items()}
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from fedat_service.aggregation.asynchronous import REPLACE, Blend
+
 
 @dataclass(frozen=True, slots=True)
 class AddUpdate:
@@ -13,14 +15,14 @@ class AddUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DropRound:
-    """The tier's round was abandoned: forget its running mean."""
+    """The tier's round was abandoned with updates in it: forget its running mean."""
 
     tier: int
 
 
 @dataclass(frozen=True, slots=True)
 class MakeVersion:
-    """The tier's round closed: its mean is the tier model, and `weights` mix the tiers into `version`."""
+    """The tier's mean is whole: blended in, it makes the tier's model; `weights` mix the tiers' models."""
 
     version: int
     tier: int
@@ -28,6 +30,7 @@ class MakeVersion:
     update_counts: tuple[int, ...]
     num_updates: int
     num_examples: int
+    blend: Blend = REPLACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,11 @@ class ClientEvaluated(Event):
 
 @dataclass(frozen=True, slots=True)
 class VersionEvaluated(Event):
-    """An observer evaluated a version over many clients' test splits."""
+    """An observer evaluated a version over many clients' test splits.
+
+    `tier_accuracies` is what that says of each tier, with the members that it had then: None if it says
+    nothing. It is no part of what the observer told.
+    """
 
     kind: ClassVar[str] = "version_evaluated"
     version: int
@@ -99,6 +103,13 @@ class VersionEvaluated(Event):
     accuracy: float
     loss: float
     client_accuracy_variance: float
+    tier_accuracies: tuple[float | None, ...] = ()
+
+    def tells_the_same_as(self, other: Event) -> bool:
+        """Whether two evaluations differ in nothing but their time, and who was in which tier then."""
+        return isinstance(other, VersionEvaluated) and self == replace(
+            other, at_s=self.at_s, tier_accuracies=self.tier_accuracies
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +148,10 @@ def from_record(record: dict[str, Any]) -> Event:
     Raises:
         WireError: If the kind is unknown or its fields do not fit.
     """
-    fields = dict(record)
+    # JSON has no tuples.
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
+    }
     kind = fields.pop("kind", None)
     if kind not in _KINDS:
         raise WireError(f"unknown event kind {kind!r}", "kind")

@@ -1,12 +1,13 @@
 """Who is in which tier: registering, profiling, forming tiers, coming back, moving."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-
-from immutables import Map
+from itertools import takewhile
 
 from fedat_service.federation.effects import WakeClients
-from fedat_service.federation.rounds import Step, lose_clients, open_rounds
-from fedat_service.federation.state import Client, Lease, State, Status, with_client, with_tier
+from fedat_service.federation.events import ClientEvaluated
+from fedat_service.federation.rounds import Step, lose_clients, make_idle, open_rounds
+from fedat_service.federation.state import Client, Lease, State, Status, is_busy, with_client, with_tier
 from fedat_service.federation.tasks import PROFILE_TIER, TaskId
 from fedat_service.tiering import (
     assign_by_quantiles,
@@ -49,18 +50,15 @@ def _join(state: State, names: tuple[str, ...]) -> Step:
 def _profile(state: State, names: tuple[str, ...]) -> Step:
     """Lease each client a task that returns nothing: it measures the time to fetch and train."""
     deadline_s = state.now_s + state.spec.rounds.deadline_s
-    clients, profiling = state.clients.mutate(), state.profiling.mutate()
+    clients = state.clients.mutate()
     for name in names:
         client = clients[name]
         task = TaskId(PROFILE_TIER, client.profiles + 1, 0, name)
         # Latency does not depend on the values: every profile task starts from the same kept version.
         lease = Lease(task, 0, deadline_s)
         clients[name] = replace(client, lease=lease, profiles=client.profiles + 1, reason="being profiled")
-        profiling[name] = deadline_s
-    # Leases end in the order they were given, so the earliest end only moves when it is reached.
-    earliest_s = deadline_s if state.profile_deadline_s is None else state.profile_deadline_s
-    state = replace(state, clients=clients.finish(), profiling=profiling.finish())
-    return replace(state, profile_deadline_s=earliest_s), (WakeClients(names),)
+    profiling = state.profiling.with_items((deadline_s, name) for name in names)
+    return replace(state, clients=clients.finish(), profiling=profiling), (WakeClients(names),)
 
 
 def come_back(state: State, name: str) -> Step:
@@ -72,30 +70,25 @@ def come_back(state: State, name: str) -> Step:
     return enrol(state, {name: client.tier}, "came back")
 
 
-def profiled(state: State, name: str, latency_s: float) -> Step:
+def profiled(state: State, lease: Lease, latency_s: float) -> Step:
     """A profile task is done: place a late-comer, or form the tiers if it was the last one."""
-    state = _without_profiling(state, [name])
+    name = lease.task.client
+    state = replace(state, profiling=state.profiling.without([(lease.deadline_s, name)]))
     if state.status == "training":
         tier = min(place(latency_s, state.borders), len(state.tiers))
         return enrol(state, {name: tier}, f"latency {latency_s:.3g} s")
-    return _form_tiers(state) if not state.profiling else (state, ())
+    return (state, ()) if state.profiling else _form_tiers(state)
 
 
 def expire_profiling(state: State) -> Step:
     """At a profiling deadline: whose lease is over is given up; if nobody is left, the others start."""
-    names = sorted(name for name, end_s in state.profiling.items() if end_s <= state.now_s)
-    state = lose_clients(_without_profiling(state, names), names, "missed the profiling deadline")
-    state = replace(state, profile_deadline_s=min(state.profiling.values(), default=None))
+    over = list(takewhile(lambda lease: lease[0] <= state.now_s, state.profiling))
+    if not over:
+        return state, ()
+    state = replace(state, profiling=state.profiling.without(over))
+    state = lose_clients(state, [name for _, name in over], "missed the profiling deadline")
     ready = state.status == "profiling" and not state.profiling
     return _form_tiers(state) if ready else (state, ())
-
-
-def _without_profiling(state: State, names: list[str]) -> State:
-    profiling = state.profiling.mutate()
-    for name in names:
-        del profiling[name]
-    left: Map[str, float] = profiling.finish()
-    return replace(state, profiling=left, profile_deadline_s=state.profile_deadline_s if left else None)
 
 
 def _form_tiers(state: State) -> Step:
@@ -112,20 +105,19 @@ def _form_tiers(state: State) -> Step:
     return enrol(state, assigned, f"first tiering of {len(latencies)} clients")
 
 
-def enrol(state: State, tiers: dict[str, int], reason: str) -> Step:
-    """Put clients into tiers, and open a round wherever there was nobody to train before."""
+def enrol(state: State, tiers: Mapping[str, int], reason: str) -> Step:
+    """Put clients into tiers, and open rounds wherever that makes room for one."""
     clients = state.clients.mutate()
-    moved: dict[int, set[str]] = {tier.number: set() for tier in state.tiers}
+    idle: dict[int, list[str]] = {}
     for name, number in tiers.items():
-        clients[name] = replace(clients[name], tier=number, reason=reason)
-        moved[number].add(name)
-    state = replace(state, clients=clients.finish())
-    for tier in state.tiers:
-        if joined := moved[tier.number]:
-            # Two sorted runs: sorting them is one merge.
-            live = sorted((*tier.live, *sorted(joined.difference(tier.live))))
-            state = with_tier(state, replace(tier, live=tuple(live)))
-    return open_rounds(state)
+        client = state.clients[name]
+        clients[name] = replace(client, tier=number, reason=reason)
+        if not is_busy(state, client):
+            idle.setdefault(number, []).append(name)
+        if client.evaluation is not None and client.tier != number:
+            state = tell(state, client.tier, client.evaluation, -1)
+            state = tell(state, number, client.evaluation, 1)
+    return open_rounds(make_idle(replace(state, clients=clients.finish()), idle))
 
 
 def move_clients(state: State) -> Step:
@@ -140,10 +132,18 @@ def move_clients(state: State) -> Step:
     moving = {name: number for name, number in target.items() if number != current.get(name, number)}
     state = replace(state, borders=borders)
     for tier in state.tiers:
-        live = tuple(name for name in tier.live if name not in moving)
-        state = with_tier(state, replace(tier, live=live))
-    state, effects = enrol(state, moving, "moved: its latency passed a border")
-    return state, effects
+        gone = [name for name in moving if current[name] == tier.number]
+        state = with_tier(state, replace(tier, idle=tier.idle.without(gone)))
+    return enrol(state, moving, "moved: its latency passed a border")
+
+
+def tell(state: State, number: int | None, evaluation: ClientEvaluated, times: int) -> State:
+    """Count a client's own evaluation for its tier; -1 times if it is not true of the tier any more."""
+    if number is None:
+        return state
+    tier = state.tiers[number - 1]
+    tested = tier.tested + times * evaluation.num_examples
+    return with_tier(state, replace(tier, tested=tested, correct=tier.correct + times * evaluation.correct))
 
 
 def _latencies(state: State) -> dict[str, float]:

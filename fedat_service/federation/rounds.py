@@ -1,129 +1,143 @@
 """Rounds inside a tier: a cohort is drawn and reports; the round closes, or is abandoned and redone."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-from immutables import Map
-
+from fedat_service.federation.drawing import credits_left, draw_cohort, look_again, tiers_with_room
 from fedat_service.federation.effects import DropRound, Effect, Finish, MakeVersion, WakeClients
+from fedat_service.federation.ordered import Ordered
 from fedat_service.federation.state import Lease, Round, State, Tier, with_client, with_tier
 from fedat_service.federation.tasks import TaskId
 
 Step = tuple[State, tuple[Effect, ...]]
 
-_COHORT_STREAM = 1
-"""Purpose number of the generator that draws cohorts: no two purposes share random numbers."""
+_NO_EFFECTS: tuple[Effect, ...] = ()
 
 
 def finish(state: State, reason: str) -> Step:
     """End the federation: no round, no lease, no deadline."""
-    held = [name for tier in state.tiers if tier.round for name in tier.round.cohort]
+    held = [name for tier in state.tiers for current in tier.rounds for name in current.cohort]
     clients = state.clients.mutate()
-    for name in (*held, *state.profiling):
+    for name in (*held, *(name for _, name in state.profiling)):
         clients[name] = replace(clients[name], lease=None)
-    idle = tuple(replace(tier, round=None) for tier in state.tiers)
+    idle = tuple(replace(tier, rounds=(), closed=()) for tier in state.tiers)
     state = replace(state, status="finished", reason=reason, tiers=idle, clients=clients.finish())
-    return replace(state, profiling=Map(), profile_deadline_s=None), (Finish(reason),)
+    return replace(state, profiling=Ordered()), (Finish(reason),)
 
 
 def open_rounds(state: State) -> Step:
-    """Open a round in every tier that has none and has somebody to train."""
-    effects: tuple[Effect, ...] = ()
+    """Open rounds wherever the participation has room for one and somebody is idle."""
+    effects = _NO_EFFECTS
     if state.status != "training":
         return state, effects
-    for tier in state.tiers:
-        if tier.round is None and tier.live:
-            state, more = open_round(state, tier.number)
-            effects += more
+    for number in tiers_with_room(state):
+        state, more = _open_round(state, state.tiers[number - 1])
+        effects += more
     return state, effects
 
 
-def open_round(state: State, number: int) -> Step:
-    """Draw a cohort of live members and lease each its task; without any the tier is parked."""
-    tier = state.tiers[number - 1]
-    cohort = _draw_cohort(state, tier)
+def _open_round(state: State, tier: Tier) -> Step:
+    """Draw a cohort and lease each its task."""
+    cohort = draw_cohort(state, tier)
     index = tier.rounds_opened + 1
-    if not cohort:
-        return with_tier(state, replace(tier, round=None)), ()
     deadline_s = state.now_s + state.spec.rounds.deadline_s
     clients = state.clients.mutate()
     for name in cohort:
-        lease = Lease(TaskId(number, index, 0, name), state.version, deadline_s)
+        lease = Lease(TaskId(tier.number, index, 0, name), state.version, deadline_s)
         clients[name] = replace(clients[name], lease=lease)
-    opened = replace(tier, rounds_opened=index, round=Round(index, state.version, cohort, deadline_s))
+    rounds = (*tier.rounds, Round(index, state.version, cohort, deadline_s))
+    opened = replace(tier, rounds_opened=index, rounds=rounds, idle=tier.idle.without(cohort))
     state = with_tier(replace(state, clients=clients.finish()), opened)
     # A cohort that starts from a version still being computed is woken when that is published.
     return state, (WakeClients(cohort),) if state.version == state.published else ()
 
 
-def _draw_cohort(state: State, tier: Tier) -> tuple[str, ...]:
-    """A uniform sample without replacement, by a generator of its own: order of arrival plays no part."""
-    rng = np.random.default_rng((state.spec.seed, _COHORT_STREAM, tier.number, tier.rounds_opened + 1))
-    size = min(state.spec.rounds.cohort_size, len(tier.live))
-    drawn = [tier.live[i] for i in rng.choice(len(tier.live), size, replace=False)] if size else []
-    free = [name for name in drawn if state.clients[name].lease is None]
-    if len(free) < size:
-        # Somebody still works for the tier it was in before re-tiering: draw among the others only.
-        others = [name for name in tier.live if state.clients[name].lease is None]
-        size = min(size, len(others))
-        free = [others[i] for i in rng.choice(len(others), size, replace=False)] if size else []
-    return tuple(sorted(free))
-
-
 def report(state: State, task: TaskId, num_examples: int) -> Step:
     """Note that a cohort member's update is in; close the round if it was the last one."""
     tier = state.tiers[task.tier - 1]
-    current = tier.round
+    current = tier.find(task.round)
     if current is None:
         return state, ()
     reported = (*current.reported, task.client)
     noted = replace(current, reported=reported, num_examples=current.num_examples + num_examples)
-    state = with_tier(state, replace(tier, round=noted))
-    return close_round(state, tier.number) if len(reported) == len(current.cohort) else (state, ())
+    state = with_tier(state, tier.with_round(noted))
+    return _close_round(state, tier.number, noted) if len(reported) == len(noted.cohort) else (state, ())
 
 
-def expire_round(state: State, number: int) -> Step:
-    """At the deadline: the missing are given up; with a quorum the round closes, else it is redone."""
+def expire_rounds(state: State, number: int) -> Step:
+    """At a deadline: the missing are given up; with a quorum a round closes, else it is abandoned."""
+    effects = _NO_EFFECTS
+    while (open_ones := state.tiers[number - 1].rounds) and open_ones[0].deadline_s <= state.now_s:
+        current = open_ones[0]
+        missing = sorted(set(current.cohort).difference(current.reported))
+        state = lose_clients(state, missing, f"missed the deadline of round {current.index} of tier {number}")
+        if len(current.reported) >= state.spec.rounds.quorum * len(current.cohort):
+            state, more = _close_round(state, number, current)
+        else:
+            state = _end_round(state, number, current)
+            more = (DropRound(number),) if current.reported else ()
+        effects += more
+    return state, effects
+
+
+def _close_round(state: State, number: int, current: Round) -> Step:
+    """Count a round in; a version is made of as many as the participation gathers."""
+    state = _end_round(state, number, current)
     tier = state.tiers[number - 1]
-    current = tier.round
-    if current is None:
-        return state, ()
-    missing = sorted(set(current.cohort).difference(current.reported))
-    state = lose_clients(state, missing, f"missed the deadline of round {current.index} of tier {number}")
-    if len(current.reported) >= state.spec.rounds.quorum * len(current.cohort):
-        return close_round(state, number)
-    state, effects = open_round(with_tier(state, replace(state.tiers[number - 1], round=None)), number)
-    return state, (DropRound(number), *effects)
+    closed = (*tier.closed, current)
+    if len(closed) < state.spec.rule.buffer_size:
+        return with_tier(state, replace(tier, closed=closed)), ()
+    return _make_version(state, replace(tier, closed=()), closed)
 
 
-def close_round(state: State, number: int) -> Step:
-    """Count the round (`T_m += 1`, `t += 1`), have a version mixed with these counts, open the next."""
-    tier = state.tiers[number - 1]
-    current = tier.round
-    if current is None:
-        return state, ()
+def _end_round(state: State, number: int, current: Round) -> State:
+    """Take an open round away; who reported is idle again, each in the tier that it is in by now."""
+    state = with_tier(state, state.tiers[number - 1].without_round(current.index))
+    idle: dict[int, list[str]] = {}
+    for name in current.reported:
+        tier = state.clients[name].tier
+        if tier is not None:
+            idle.setdefault(tier, []).append(name)
+    return make_idle(state, idle)
+
+
+def _make_version(state: State, tier: Tier, closed: tuple[Round, ...]) -> Step:
+    """Count it (`T_m += 1`, `t += 1`), and have it mixed with these counts."""
     version = state.version + 1
+    blend = state.spec.rule.blend(state.version, [one.base_version for one in closed])
     counted = replace(
         tier, update_count=tier.update_count + 1, model_version=version, updated_at_s=state.now_s
     )
-    state = with_tier(replace(state, version=version), counted)
+    state = look_again(with_tier(replace(state, version=version), counted))
     made = MakeVersion(
         version=version,
-        tier=number,
+        tier=tier.number,
         weights=state.weights,
         update_counts=state.update_counts,
-        num_updates=len(current.reported),
-        num_examples=current.num_examples,
+        num_updates=sum(len(one.reported) for one in closed),
+        num_examples=sum(one.num_examples for one in closed),
+        blend=blend,
     )
+    left = credits_left(state)
     if version == state.spec.stop.max_versions:
         state, effects = finish(state, f"reached version {version}")
+    elif left is not None and not any(left):
+        state, effects = finish(state, "no tier has credits left")
     else:
-        state, effects = open_round(with_tier(state, replace(counted, round=None)), number)
+        effects = _NO_EFFECTS
     return state, (made, *effects)
 
 
+def make_idle(state: State, names: Mapping[int, list[str]]) -> State:
+    """Let tiers draw these of their members."""
+    for number, joined in names.items():
+        tier = state.tiers[number - 1]
+        state = with_tier(state, replace(tier, idle=tier.idle.with_items(joined)))
+    return state
+
+
 def lose_clients(state: State, names: list[str], reason: str) -> State:
-    """Give clients up until they ask again: their leases end and their tiers sample without them."""
+    """Give clients up until they ask again: their leases end, and no tier draws them."""
     for name in names:
         client = state.clients[name]
         latency_s = client.latency_s
@@ -131,9 +145,4 @@ def lose_clients(state: State, names: list[str], reason: str) -> State:
             # It took at least this long: an estimate that never rises would keep it in a tier it slows down.
             latency_s = max(latency_s, state.spec.rounds.deadline_s)
         state = with_client(state, replace(client, lost=True, lease=None, reason=reason, latency_s=latency_s))
-    gone = set(names)
-    for tier in state.tiers:
-        live = tuple(name for name in tier.live if name not in gone)
-        if len(live) < len(tier.live):
-            state = with_tier(state, replace(tier, live=live))
     return replace(state, lost_clients=state.lost_clients + len(names))

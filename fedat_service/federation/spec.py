@@ -1,5 +1,6 @@
 """What a federation is, decided once when it is created."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,25 @@ from fedat_service.params import Manifest
 from fedat_service.wire.messages import CreateFederation
 from fedat_service.wire.presets import resolve
 from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
+
+
+_RUNS = {
+    ("schedule", "name"): ("full",),
+    ("solver", "name"): ("sgd", "momentum", "adam", "adamw"),
+    ("solver", "reset"): ("round",),
+    ("server", "name"): ("average",),
+}
+"""Values whose rounds this service runs; the others have their rules, but nothing here carries them out."""
+
+
+def _require_runnable(method: Method) -> None:
+    for (axis, field), values in _RUNS.items():
+        value = getattr(getattr(method, axis), field)
+        if value not in values:
+            raise Unprocessable(
+                f"{axis}.{field} {value!r} is not run by this service; it runs {', '.join(values)}",
+                f"method.{axis}.{field}",
+            )
 
 
 @dataclass(frozen=True)
@@ -34,6 +54,27 @@ class Spec:
         """Tiers that train: one, unless the participation is tiered."""
         return self.rule.num_tiers(self.tiering.num_tiers)
 
+    @property
+    def round_size(self) -> int:
+        """Clients of one round."""
+        return self.rule.round_size(self.rounds.cohort_size)
+
+    @property
+    def rounds_at_once(self) -> int:
+        """Rounds that a tier may have open."""
+        return self.rule.rounds_at_once(self.rounds.cohort_size)
+
+    @property
+    def interval(self) -> int:
+        """Versions between two looks at how likely each tier is drawn."""
+        return self.method.participation.interval or self.num_tiers
+
+    @property
+    def credits(self) -> int | None:
+        """How many versions one tier may make; None without limit (TiFL)."""
+        num_rounds = self.method.participation.num_rounds
+        return None if num_rounds is None else math.ceil(num_rounds / self.num_tiers)
+
     @staticmethod
     def of(message: CreateFederation) -> "Spec":
         """Check a creation request as a whole.
@@ -54,9 +95,11 @@ class Spec:
             manifest = message.manifest.to_manifest()
         except ManifestError as error:
             raise Unprocessable(str(error), "manifest") from error
+        method = resolve(message.method)
+        _require_runnable(method)
         return Spec(
             name=message.name,
-            method=resolve(message.method),
+            method=method,
             manifest=manifest,
             tiering=tiering,
             rounds=message.rounds,

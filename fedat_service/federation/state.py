@@ -1,12 +1,16 @@
 """The state of a federation: frozen values, cheap to copy, and the questions one may ask of them."""
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Literal
 
 from immutables import Map
 
+from fedat_service.aggregation.mixing import tier_weights
 from fedat_service.errors import NotFound
 from fedat_service.federation.events import ClientEvaluated, VersionEvaluated
+from fedat_service.federation.ordered import Ordered
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.tasks import TaskId
 
@@ -57,17 +61,43 @@ class Round:
     num_examples: int = 0
 
 
+_index = attrgetter("index")
+
+
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One tier: its live members by name, its counter `T_m`, and the round it is in (none: parked)."""
+    """One tier: who is idle in it, its counter `T_m`, and its rounds.
+
+    `idle` are the live members that no round holds, `rounds` the open ones in the order they were opened, so
+    that no deadline and no base version comes before an earlier one's. `closed` are rounds whose mean does
+    not make a version yet. Of its members' own evaluations, `correct` of `tested` examples were right.
+    """
 
     number: int
-    live: tuple[str, ...] = ()
+    idle: Ordered[str] = field(default_factory=Ordered)
     update_count: int = 0
     rounds_opened: int = 0
     model_version: int = 0
     updated_at_s: float | None = None
-    round: Round | None = None
+    rounds: tuple[Round, ...] = ()
+    closed: tuple[Round, ...] = ()
+    tested: int = 0
+    correct: int = 0
+
+    def find(self, index: int) -> Round | None:
+        """The open round of that number."""
+        at = bisect_left(self.rounds, index, key=_index)
+        return self.rounds[at] if at < len(self.rounds) and self.rounds[at].index == index else None
+
+    def with_round(self, changed: Round) -> "Tier":
+        """The tier with an open round as it is now."""
+        at = bisect_left(self.rounds, changed.index, key=_index)
+        return replace(self, rounds=(*self.rounds[:at], changed, *self.rounds[at + 1 :]))
+
+    def without_round(self, index: int) -> "Tier":
+        """The tier without a round that was open."""
+        at = bisect_left(self.rounds, index, key=_index)
+        return replace(self, rounds=(*self.rounds[:at], *self.rounds[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +105,21 @@ class State:
     """Everything a federation is, but its arrays.
 
     `version` is decided, `published` is computed and readable; they differ for the moment in between.
-    `profiling` holds the clients whose latency is not known yet, with the end of their leases; none of them
-    ends before `profile_deadline_s`. `evaluated` holds what observers reported, by version.
+    `profiling` holds the clients whose latency is not known yet, by the end of their leases. `evaluated` is
+    what observers reported, by version, and `observed` what they said of the newest one. `chances` is how
+    likely each tier is drawn, once somebody has looked.
     """
 
     spec: Spec
     status: Status
     tiers: tuple[Tier, ...]
     clients: Map[str, Client] = field(default_factory=Map)
-    profiling: Map[str, float] = field(default_factory=Map)
-    profile_deadline_s: float | None = None
+    profiling: Ordered[tuple[float, str]] = field(default_factory=Ordered)
     borders: tuple[float, ...] = ()
     model_digest: str = ""
     evaluated: Map[int, VersionEvaluated] = field(default_factory=Map)
+    observed: VersionEvaluated | None = None
+    chances: tuple[float, ...] = ()
     version: int = 0
     published: int = 0
     now_s: float = 0.0
@@ -102,19 +134,37 @@ class State:
 
     @property
     def update_counts(self) -> tuple[int, ...]:
-        """Tier rounds counted so far, fastest tier first (`T_m`)."""
+        """Versions that each tier has made so far, fastest tier first (`T_m`)."""
         return tuple(tier.update_count for tier in self.tiers)
 
     @property
     def parked(self) -> tuple[bool, ...]:
         """Which tiers have no round, because no live member is left to run one."""
-        return tuple(self.status == "training" and tier.round is None for tier in self.tiers)
+        return tuple(self.status == "training" and not tier.rounds and not tier.idle for tier in self.tiers)
 
     @property
     def weights(self) -> tuple[float, ...]:
         """Share of each tier in the next global model."""
+        absent = self._not_drawn if self.spec.rule.drawn else self.parked
         cold_start = self.spec.method.participation.cold_start
-        return tuple(self.spec.rule.weights(self.update_counts, cold_start, self.parked).tolist())
+        return tuple(tier_weights(self.update_counts, cold_start, absent).tolist())
+
+    @property
+    def _not_drawn(self) -> tuple[bool, ...]:
+        """All tiers but the one that trains, or else was the last to."""
+        if any(tier.rounds for tier in self.tiers):
+            return tuple(not tier.rounds for tier in self.tiers)
+        last = max(tier.model_version for tier in self.tiers)
+        return tuple(tier.model_version < last for tier in self.tiers)
+
+    @property
+    def tier_accuracies(self) -> tuple[float | None, ...]:
+        """Accuracy on the test splits of each tier's clients: an observer's, or else their own."""
+        observed = (self.observed and self.observed.tier_accuracies) or (None,) * len(self.tiers)
+        return tuple(
+            seen if seen is not None else tier.correct / tier.tested if tier.tested else None
+            for seen, tier in zip(observed, self.tiers, strict=True)
+        )
 
 
 def initial_state(spec: Spec) -> State:
@@ -159,12 +209,22 @@ def next_deadline_s(state: State) -> float | None:
     """When `DeadlinePassed` is due next; None if nothing waits."""
     if state.status == "finished":
         return None
-    dues = [tier.round.deadline_s for tier in state.tiers if tier.round is not None]
-    if state.profile_deadline_s is not None:
-        dues.append(state.profile_deadline_s)
+    dues = [tier.rounds[0].deadline_s for tier in state.tiers if tier.rounds]
+    if state.profiling.first is not None:
+        dues.append(state.profiling.first[0])
     if state.started_at_s is not None and state.spec.stop.max_time_s is not None:
         dues.append(state.started_at_s + state.spec.stop.max_time_s)
     return min(dues, default=None)
+
+
+def is_busy(state: State, client: Client) -> bool:
+    """Whether a round holds a client, or its latency is being measured."""
+    if client.lease is not None:
+        return True
+    done = client.done
+    if done is None or done.is_profile:
+        return False
+    return state.tiers[done.tier - 1].find(done.round) is not None
 
 
 def since_start_s(state: State, at_s: float) -> float:
@@ -175,9 +235,10 @@ def since_start_s(state: State, at_s: float) -> float:
 def versions_in_use(state: State) -> frozenset[int]:
     """Versions somebody may ask for.
 
-    What open rounds started from, what profiling uses, and everything from the newest published one on.
+    What rounds started from that are open or make no version yet, what profiling uses, and everything from
+    the newest published one on.
     """
-    bases = {tier.round.base_version for tier in state.tiers if tier.round is not None}
+    bases = {one.base_version for tier in state.tiers for one in (*tier.rounds, *tier.closed)}
     profiled = {0} if len(state.tiers) > 1 else set()
     return frozenset(bases | profiled | set(range(state.published, state.version + 1)))
 

@@ -5,11 +5,11 @@ An event that is not allowed in a state raises, and the state stays what it was.
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
-from fedat_service.aggregation.mean import update_weight
 from fedat_service.errors import Conflict, Gone, NotFound, Unprocessable
-from fedat_service.federation.effects import AddUpdate, Effect, WakeClients
+from fedat_service.federation.effects import AddUpdate, WakeClients
 from fedat_service.federation.events import (
     ClientEvaluated,
     ClientRegistered,
@@ -31,8 +31,9 @@ from fedat_service.federation.membership import (
     profiled,
     register,
     start_if_ready,
+    tell,
 )
-from fedat_service.federation.rounds import Step, expire_round, finish, open_rounds, report
+from fedat_service.federation.rounds import Step, expire_rounds, finish, open_rounds, report
 from fedat_service.federation.state import Lease, State, client_of, tier_of, with_client
 from fedat_service.federation.tasks import TaskId
 from fedat_service.tiering import smoothed_latency
@@ -124,14 +125,14 @@ def _on_update(state: State, event: UpdateAccepted) -> Step:
     client = replace(client, latency_s=latency_s, lease=None, done=task, done_digest=event.digest)
     state = with_client(state, client)
     if task.is_profile:
-        return profiled(state, client.name, latency_s)
-    weight = update_weight(event.num_examples, state.spec.method.participation.weighting)
+        return profiled(state, lease, latency_s)
+    weight = state.spec.rule.weight(event.num_examples, state.version - lease.base_version)
     state, effects = _after_report(state, task, event.num_examples)
     return state, (AddUpdate(task.tier, weight), *effects)
 
 
 def _after_report(state: State, task: TaskId, num_examples: int) -> Step:
-    """Close the round if this was its last update; then whoever is free may have a tier to open."""
+    """Close the round if this was its last update; then there may be room for others."""
     version = state.version
     state, effects = report(state, task, num_examples)
     if state.version > version and is_time_to_move(state):
@@ -149,14 +150,10 @@ def _on_deadline(state: State, event: DeadlinePassed) -> Step:
     stop, started = state.spec.stop, state.started_at_s
     if started is not None and stop.max_time_s is not None and state.now_s >= started + stop.max_time_s:
         return finish(state, f"{stop.max_time_s:g} s have passed")
-    effects: tuple[Effect, ...] = ()
-    if state.profile_deadline_s is not None and state.now_s >= state.profile_deadline_s:
-        state, effects = expire_profiling(state)
+    state, effects = expire_profiling(state)
     for number in range(1, len(state.tiers) + 1):
-        current = state.tiers[number - 1].round
-        if current is not None and state.now_s >= current.deadline_s:
-            state, more = expire_round(state, number)
-            effects += more
+        state, more = expire_rounds(state, number)
+        effects += more
     state, opened = open_rounds(state)
     return state, effects + opened
 
@@ -164,9 +161,14 @@ def _on_deadline(state: State, event: DeadlinePassed) -> Step:
 def _on_published(state: State, event: VersionPublished) -> Step:
     if event.version != state.published + 1 or event.version > state.version:
         raise Conflict(f"version {event.version} cannot follow version {state.published}", "version")
-    waiting = [t.round.cohort for t in state.tiers if t.round and t.round.base_version == event.version]
-    state = replace(state, published=event.version)
-    return state, tuple(WakeClients(cohort) for cohort in waiting)
+    # Rounds stand in the order of their base versions: those that waited for this one are among the last.
+    waiting = [
+        one.cohort
+        for tier in state.tiers
+        for one in takewhile(lambda one: one.base_version >= event.version, reversed(tier.rounds))
+        if one.base_version == event.version
+    ]
+    return replace(state, published=event.version), tuple(WakeClients(cohort) for cohort in waiting)
 
 
 def _on_client_evaluated(state: State, event: ClientEvaluated) -> Step:
@@ -176,6 +178,9 @@ def _on_client_evaluated(state: State, event: ClientEvaluated) -> Step:
         raise Conflict(f"task {task} was evaluated with other numbers", "task")
     if client.done != task:
         held_lease(state, task)
+    if client.evaluation is not None:
+        state = tell(state, client.tier, client.evaluation, -1)
+    state = tell(state, client.tier, event, 1)
     return with_client(state, replace(client, evaluation=event)), ()
 
 
@@ -184,7 +189,8 @@ def _on_version_evaluated(state: State, event: VersionEvaluated) -> Step:
         raise NotFound(f"no version {event.version}; the newest is {state.published}", "version")
     if event.version in state.evaluated:
         raise Conflict(f"version {event.version} was evaluated with other numbers", "version")
-    state = replace(state, evaluated=state.evaluated.set(event.version, event))
+    newest = event if state.observed is None or event.version > state.observed.version else state.observed
+    state = replace(state, evaluated=state.evaluated.set(event.version, event), observed=newest)
     target = state.spec.stop.target_accuracy
     if target is not None and event.accuracy >= target and state.status != "finished":
         return finish(state, f"version {event.version} reached accuracy {event.accuracy:.4f}")

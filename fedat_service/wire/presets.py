@@ -25,6 +25,23 @@ PRESETS: Mapping[str, Method] = MappingProxyType(
             solver=_adam(prox_mu=0.001),
             codec=CodecSettings(name="float32"),
         ),
+        # TiFL picks whom FedAvg trains; what they train is the same.
+        "tifl": Method(
+            participation=Participation(name="tifl"),
+            solver=_adam(prox_mu=0.0),
+            codec=CodecSettings(name="float32"),
+        ),
+        # The rho of FedAsync's own experiments (Xie et al., 2019).
+        "fedasync": Method(
+            participation=Participation(name="fedasync"),
+            solver=_adam(prox_mu=0.005),
+            codec=CodecSettings(name="float32"),
+        ),
+        "fedbuff": Method(
+            participation=Participation(name="fedbuff"),
+            solver=_adam(prox_mu=0.0),
+            codec=CodecSettings(name="float32"),
+        ),
         "fedat": Method(
             participation=Participation(name="fedat"),
             solver=_adam(prox_mu=0.4),

@@ -1,8 +1,9 @@
 """A method as data: one value on each of the five axes, strict, frozen, and the same on both sides."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 class Strict(BaseModel):
@@ -22,31 +23,104 @@ Float = Annotated[float, BeforeValidator(_no_bool)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Seconds = Annotated[Float, Field(ge=0, le=1e9)]
 Seed = Annotated[Int, Field(ge=0, lt=2**63)]
+HeadCount = Annotated[Int, Field(ge=1, le=100_000)]
+HeadPatterns = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=128)], ...], Field(min_length=1, max_length=64)
+]
+
+
+def _require_own(settings: BaseModel, name: str, belongs: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse a value for a field that `name` does not have; a default there says nothing."""
+    for field, owners in belongs.items():
+        is_set = getattr(settings, field) != type(settings).model_fields[field].default
+        if is_set and name not in owners:
+            raise ValueError(f"{field} belongs to {' and '.join(owners)}, not to {name}")
 
 
 class Participation(Strict):
     """Who trains when, and how finished work enters the global model.
 
-    `fedavg` is one tier that holds everybody; `fedat` is `num_tiers` tiers by measured latency, mixed with
-    the inverse-frequency weights of FedAT eq. 3. `cold_start` says what the rule does before every tier
-    has reported: `literal` (as printed), `smoothed` (counts + 1) or `reported` (only tiers that have).
+    `fedavg` is one tier that holds everybody. `fedat` and `tifl` train `num_tiers` tiers by measured latency:
+    `fedat` all of them side by side, mixed with the inverse-frequency weights of FedAT eq. 3; `tifl` one at a
+    time, drawn the oftener the lower its accuracy, looked at anew after every `interval` rounds (as many as
+    there are tiers, if not given) and drawn for its part of `num_rounds` at most. `fedasync` and `fedbuff`
+    have one tier and keep `cohort_size` clients at work, each by itself: every update makes a version, or
+    every `buffer_size` of them do.
+
+    `cold_start` says what eq. 3 does before every tier has reported: `literal` (as printed), `smoothed`
+    (counts + 1) or `reported` (only tiers that have). `staleness` is the factor for the age D of an update:
+    1 (`constant`), `1 / (hinge_a (D - hinge_b) + 1)` above `hinge_b` (`hinge`), or `(D + 1)^-poly_a`
+    (`polynomial`); `alpha` is what FedAsync mixes of a fresh one.
     """
 
-    name: Literal["fedavg", "fedat"] = "fedat"
+    name: Literal["fedavg", "tifl", "fedasync", "fedbuff", "fedat"] = "fedat"
     cold_start: Literal["literal", "smoothed", "reported"] = "literal"
     weighting: Literal["samples", "uniform"] = "samples"
+    interval: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
+    num_rounds: Annotated[Int, Field(ge=1, le=1_000_000_000)] | None = None
+    alpha: Annotated[Float, Field(gt=0, le=1)] = 0.6
+    staleness: Literal["constant", "hinge", "polynomial"] = "polynomial"
+    hinge_a: Annotated[Float, Field(gt=0, le=1e6)] = 10.0
+    hinge_b: Annotated[Float, Field(ge=0, le=1e6)] = 4.0
+    poly_a: Annotated[Float, Field(gt=0, le=10)] = 0.5
+    buffer_size: Annotated[Int, Field(ge=1, le=100_000)] = 10
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        belongs = {"cold_start": ("fedat",), "weighting": ("fedavg", "fedat", "tifl")}
+        belongs |= dict.fromkeys(("interval", "num_rounds"), ("tifl",))
+        belongs |= dict.fromkeys(("staleness", "hinge_a", "hinge_b", "poly_a"), ("fedasync", "fedbuff"))
+        _require_own(self, self.name, belongs | {"alpha": ("fedasync",), "buffer_size": ("fedbuff",)})
+        hinge = dict.fromkeys(("hinge_a", "hinge_b"), ("hinge",))
+        _require_own(self, self.staleness, hinge | {"poly_a": ("polynomial",)})
+        return self
 
 
 class Schedule(Strict):
-    """Which layers travel at which sync."""
+    """Which tensors travel at which sync of a round; a round ends with everything in sync.
 
-    name: Literal["full"] = "full"
+    `full` is one sync a round. `fedals` averages the layers of the `head` at each of `alpha` syncs, the
+    others at the last: a head is the `classifier` (the last layer that learns), the last n layers with
+    kernels, or the layers that match shell patterns. `fedlama` gives tensors (`unit`: of two dimensions or
+    more, or whole layers) that hardly differ between clients the interval of `phi` syncs; `rule` is the
+    authors' inclusive one or the paper's text, and the first `warmup_blocks` syncs leave all intervals
+    alone (0 is the paper). `buffers` are averaged with the model, or stay `local` and never travel.
+    """
+
+    name: Literal["full", "fedals", "fedlama"] = "full"
+    alpha: Annotated[Int, Field(ge=1, le=1000)] = 10
+    head: Literal["classifier"] | HeadCount | HeadPatterns = "classifier"
+    phi: Annotated[Int, Field(ge=1, le=1000)] = 2
+    rule: Literal["official", "text"] = "official"
+    unit: Literal["kernel-tensor", "layer"] = "kernel-tensor"
+    warmup_blocks: Annotated[Int, Field(ge=0, le=1_000_000)] = 6
+    buffers: Literal["average", "local"] = "average"
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        belongs = dict.fromkeys(("alpha", "head"), ("fedals",))
+        belongs |= dict.fromkeys(("phi", "rule", "unit", "warmup_blocks"), ("fedlama",))
+        _require_own(self, self.name, belongs)
+        return self
 
 
 class Solver(Strict):
-    """How a client trains: optimizer, local work, proximal term (FedProx; FedAT eq. 5: lambda = 0.4)."""
+    """How a client trains: the local optimizer, its local work, and how long its state lives.
 
-    name: Literal["sgd", "momentum", "adam", "adamw"] = "adam"
+    `sgd`, `momentum`, `adam` and `adamw` are the optimizers of that name. `scaffold` is SGD with control
+    variates, by `option` I or II of its paper. `fedams` and `fedlamb` divide by a second moment that all
+    clients share, `mimeams` and `mimelamb` by that of the mean full gradient; `moment_every` is Fed-LAMB's
+    Z, the rounds from one synchronisation of it to the next, and `eps` is what it starts from. `mime` is
+    SGD with a shared `momentum` and corrected gradients.
+
+    Local work between two syncs is `steps` batches; without it, `epochs` passes. `prox_mu` weighs the
+    proximal term (FedProx; FedAT eq. 5: lambda = 0.4). An optimizer's state begins anew with every `round`,
+    or `never` (FedLAMA and FedALS keep the momentum).
+    """
+
+    name: Literal[
+        "sgd", "momentum", "adam", "adamw", "scaffold", "fedams", "fedlamb", "mime", "mimelamb", "mimeams"
+    ] = "adam"
     lr: Annotated[Float, Field(gt=0, le=1e3)] = 1e-3
     momentum: Annotated[Float, Field(ge=0, lt=1)] = 0.9
     beta1: Annotated[Float, Field(ge=0, lt=1)] = 0.9
@@ -55,13 +129,43 @@ class Solver(Strict):
     weight_decay: Annotated[Float, Field(ge=0, le=1)] = 0.0
     prox_mu: Annotated[Float, Field(ge=0, le=1e6)] = 0.0
     epochs: Annotated[Int, Field(ge=1, le=10_000)] = 1
+    steps: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
     batch_size: Annotated[Int, Field(ge=1, le=1_000_000)] = 10
+    option: Literal["I", "II"] = "II"
+    reset: Literal["round", "never"] = "round"
+    moment_every: Annotated[Int, Field(ge=1, le=1_000_000)] = 1
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        plain = ("sgd", "momentum", "adam", "adamw")
+        belongs = {"option": ("scaffold",), "reset": plain, "prox_mu": (*plain, "scaffold")}
+        shared_moment = ("fedams", "fedlamb", "mimeams", "mimelamb")
+        _require_own(self, self.name, belongs | {"moment_every": shared_moment})
+        return self
 
 
 class ServerOptimizer(Strict):
-    """How an aggregate moves a model."""
+    """How an aggregate moves a model.
 
-    name: Literal["average"] = "average"
+    `average` replaces it. `server_lr` goes `gamma` times as far (FedCOM's gamma, SCAFFOLD's eta_g). The
+    adaptive rules take the mean update for a gradient (Reddi et al., ICLR 2021); `v0` is what the second
+    moment starts from.
+    """
+
+    name: Literal["average", "server_lr", "fedadam", "fedyogi", "fedadagrad"] = "average"
+    gamma: Annotated[Float, Field(gt=0, le=1e3)] = 1.0
+    lr: Annotated[Float, Field(gt=0, le=1e3)] = 0.1
+    beta1: Annotated[Float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[Float, Field(ge=0, lt=1)] = 0.99
+    tau: Annotated[Float, Field(gt=0, le=1)] = 1e-3
+    v0: Annotated[Float, Field(ge=0, le=1)] = 0.0
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        adaptive = ("fedadam", "fedyogi", "fedadagrad")
+        belongs = dict.fromkeys(("lr", "beta1", "tau", "v0"), adaptive)
+        _require_own(self, self.name, belongs | {"gamma": ("server_lr",), "beta2": adaptive[:2]})
+        return self
 
 
 class CodecSettings(Strict):

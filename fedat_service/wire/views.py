@@ -19,7 +19,7 @@ class ClientView(Strict):
 
 
 class RoundView(Strict):
-    """The round a tier is in."""
+    """An open round of a tier."""
 
     round: int
     base_version: int
@@ -29,7 +29,11 @@ class RoundView(Strict):
 
 
 class TierView(Strict):
-    """`GET .../tiers/{m}`: one tier, live."""
+    """`GET .../tiers/{m}`: one tier, live.
+
+    `accuracy` is that of the newest model that an observer evaluated on its members' test splits, or else
+    what the members reported of the models they received.
+    """
 
     tier: int
     model_version: int
@@ -40,7 +44,7 @@ class TierView(Strict):
     accuracy: float | None
     members: tuple[ClientView, ...]
     latency_quantiles_s: dict[str, float]
-    round: RoundView | None
+    rounds: tuple[RoundView, ...]
 
 
 class TiersView(Strict):

@@ -131,13 +131,13 @@ def encode_update(task: Task, model: Model) -> bytes:
 def cohort_of(connection: Connection, federation: str) -> tuple[str, ...]:
     """The clients of the only tier's round."""
     view = _tiers(connection, federation)
-    return view.tiers[0].round.cohort if view.tiers[0].round else ()
+    return next((current.cohort for current in view.tiers[0].rounds), ())
 
 
 def count_reported(connection: Connection, federation: str) -> int:
     """How many updates the only tier's round has taken in."""
     view = _tiers(connection, federation)
-    return len(view.tiers[0].round.reported) if view.tiers[0].round else 0
+    return sum(len(current.reported) for current in view.tiers[0].rounds)
 
 
 def _tiers(connection: Connection, federation: str) -> TiersView:

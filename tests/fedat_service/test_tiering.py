@@ -13,6 +13,7 @@ from fedat_service.tiering import (
     quantile_borders,
     retier,
     smoothed_latency,
+    tier_chances,
 )
 
 NAMES = st.text("abc", min_size=1, max_size=4)
@@ -25,6 +26,7 @@ NUM_TIERS = st.integers(1, 7)
 QUANTILES = st.lists(st.floats(0.01, 0.99), unique=True, max_size=5).map(sorted)
 BORDERS = st.lists(st.floats(0.1, 1000), unique=True, max_size=6).map(sorted)
 HYSTERESIS = st.floats(0, 10)
+ACCURACIES = st.lists(st.none() | st.floats(0, 1), min_size=1, max_size=8)
 
 
 def test_clients_are_cut_into_equal_parts_fastest_first():
@@ -181,3 +183,39 @@ def test_the_first_latency_counts_as_it_is():
 
 def test_a_new_latency_moves_the_smoothed_one_by_its_weight():
     assert smoothed_latency(10.0, 20.0, weight=0.3) == pytest.approx(13.0)
+
+
+def test_chances_are_the_golden_ones(golden):
+    case = golden("tifl_change_probs")
+    chances = tier_chances(case["inputs"]["acc"], case["inputs"]["credits"])
+    assert chances == pytest.approx(tuple(case["outputs"]["probs"]), rel=case["rtol"])
+
+
+@given(ACCURACIES, st.data())
+def test_chances_are_a_distribution_over_the_tiers_with_credits(accuracies, data):
+    left = data.draw(st.lists(st.integers(0, 3), min_size=len(accuracies), max_size=len(accuracies)))
+    chances = tier_chances(accuracies, left)
+    assert [chance > 0 for chance in chances] == [credit > 0 for credit in left]
+    assert sum(chances) == pytest.approx(1.0 if any(left) else 0.0)
+
+
+@given(ACCURACIES)
+def test_a_tier_that_does_worse_is_never_less_likely(accuracies):
+    chances = tier_chances(accuracies)
+    known = sorted((a, chance) for a, chance in zip(accuracies, chances, strict=True) if a is not None)
+    for (better, less), (worse, more) in zip(known[1:], known, strict=False):
+        assert more >= less or worse == better
+
+
+def test_while_nothing_is_known_all_tiers_are_alike():
+    assert tier_chances([None] * 4) == (0.25,) * 4
+    assert tier_chances([None, None, 0.5], [1, 1, 0]) == (0.5, 0.5, 0)
+
+
+def test_a_tier_of_which_nothing_is_known_is_the_likeliest():
+    assert tier_chances([0.1, None, 0.0]) == (1 / 6, 3 / 6, 2 / 6)
+
+
+def test_credits_must_be_one_a_tier():
+    with pytest.raises(RuleError, match="2 tiers need as many credits"):
+        tier_chances([0.1, 0.2], [1])

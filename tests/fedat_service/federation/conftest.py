@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fedat_service.federation.effects import Effect
+from fedat_service.federation.effects import Effect, MakeVersion
 from fedat_service.federation.events import (
     ClientRegistered,
     DeadlinePassed,
@@ -43,6 +43,16 @@ class Driver:
     def register(self, *names: str, at_s: float = 0.0, num_examples: int = 10) -> None:
         for name in names:
             self.apply(ClientRegistered(at_s, name, num_examples))
+
+    @property
+    def made(self) -> list[MakeVersion]:
+        """Versions so far."""
+        return [effect for effect in self.effects if isinstance(effect, MakeVersion)]
+
+    def members(self, number: int) -> tuple[str, ...]:
+        """Live members of a tier."""
+        clients = self.state.clients.values()
+        return tuple(sorted(c.name for c in clients if c.tier == number and not c.lost))
 
     def task(self, name: str) -> str:
         lease = client_of(self.state, name).lease

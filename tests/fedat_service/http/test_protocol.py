@@ -159,7 +159,7 @@ async def test_five_tiers_form_from_measured_latency_and_train(service):
     task = (await service.task("c5")).json()
     assert (task["purpose"], task["tier"]) == ("train", 1)
     one = (await service.get("/tiers/1")).json()
-    assert one["round"]["cohort"] == ["c4", "c5"]
+    assert one["rounds"][0]["cohort"] == ["c4", "c5"]
     assert (await service.get("/tiers/4")).status_code == 404
     assert (await service.get("/tiers/1/model")).status_code == 200
 

@@ -313,3 +313,19 @@ async def test_a_service_takes_so_much_and_no_more(service):
     assert (await service.create()).status_code == 201
     service.name = "h"
     assert (await service.create()).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("axis", "settings", "field"),
+    [
+        ("schedule", {"name": "fedals"}, "method.schedule.name"),
+        ("schedule", {"name": "fedlama"}, "method.schedule.name"),
+        ("solver", {"name": "scaffold"}, "method.solver.name"),
+        ("solver", {"name": "momentum", "reset": "never"}, "method.solver.reset"),
+        ("server", {"name": "fedadam"}, "method.server.name"),
+    ],
+)
+async def test_a_value_whose_rounds_nobody_runs_is_not_taken_and_ignored(service, axis, settings, field):
+    answer = await service.create(method={axis: settings})
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert str(settings.get("reset", settings["name"])) in answer.json()["detail"]

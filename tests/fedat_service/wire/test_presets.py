@@ -26,9 +26,19 @@ def test_fedprox_is_fedavg_with_a_proximal_term():
     assert fedprox == fedavg
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedprox", "fedat"])
+@pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_name_stands_for_its_preset(name):
     assert resolve(name) == PRESETS[name]
+
+
+@pytest.mark.parametrize(("name", "prox_mu"), [("tifl", 0.0), ("fedasync", 0.005), ("fedbuff", 0.0)])
+def test_other_participations_do_the_local_work_of_fedavg(name, prox_mu):
+    method = PRESETS[name].model_dump()
+    assert method["participation"]["name"] == name
+    assert method["solver"].pop("prox_mu") == prox_mu
+    fedavg = PRESETS["fedavg"].model_dump()
+    del fedavg["solver"]["prox_mu"]
+    assert {**method, "participation": None} == {**fedavg, "participation": None}
 
 
 def test_a_method_stands_for_itself():
@@ -38,7 +48,7 @@ def test_a_method_stands_for_itself():
 
 def test_an_unknown_name_is_refused_with_the_names_there_are():
     with pytest.raises(
-        Unprocessable, match="no method 'fedsgd'; there are fedat, fedavg, fedprox"
+        Unprocessable, match="no method 'fedsgd'; there are fedasync, fedat, fedavg"
     ) as refusal:
         resolve("fedsgd")
     assert refusal.value.field == "method"

@@ -1,0 +1,287 @@
+"""The server's half of every local solver: what travels beside the weights, and what the server makes of it.
+
+The client's half trains; both go by one name. A *slot* is a named set of tensors in a bundle. Only
+trainable tensors have slots other than `weights`, so the vectors here are over `learning(manifest)`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedat_service.aggregation.mean import Weighting
+from fedat_service.aggregation.pieces import float_pieces, require_part
+from fedat_service.errors import ManifestError, RuleError
+from fedat_service.params import Manifest
+from fedat_service.schedules.cycle import Cycle
+from fedat_service.wire.settings import Solver
+
+Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
+
+_Vector = NDArray[np.floating[Any]]
+_Pieces = Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One sync of a round, as a client sees it: fetch, train, upload.
+
+    Attributes:
+        blocks: Base intervals of local work between fetch and upload; 0 where only a gradient is asked for.
+        down: Tensors to fetch, by slot.
+        up: Tensors to upload, by slot.
+    """
+
+    blocks: int
+    down: Mapping[Slot, tuple[str, ...]]
+    up: Mapping[Slot, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """What the server remembers for a solver.
+
+    Attributes:
+        values: Vectors of shape `(learning(manifest).num_floats,)`, by name; most are slots.
+        version: How often they changed. At 0 they are as `start` makes them, and need not travel.
+    """
+
+    values: Mapping[str, _Vector]
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHalf:
+    """What differs between two solvers on the server.
+
+    Attributes:
+        name: The solver's name in a method.
+        initial: What the server's vectors are filled with before the first round.
+        gathers: Slots that come up in an exchange of their own before anybody trains.
+        starts: Slots that go down, whole, before the first local step.
+        follows: Slots that go down and come up with the weights of every sync.
+        ends: Slots that come up, whole, with the last sync of a round; see `sync_every` in `plan`.
+        weighting: How updates count in the mean of a slot that comes up.
+        receive: New pieces of the vectors from the old ones, the means of the slots that came up, and the
+            share of all clients that sent them.
+        settle: New pieces of the vectors when a round is over.
+    """
+
+    name: str
+    initial: Callable[[Solver], Mapping[str, float]] = lambda _: {}
+    gathers: tuple[Slot, ...] = ()
+    starts: tuple[Slot, ...] = ()
+    follows: tuple[Slot, ...] = ()
+    ends: tuple[Slot, ...] = ()
+    weighting: Weighting = "uniform"
+    receive: Callable[[Solver, _Pieces, _Pieces, float], _Pieces] | None = None
+    settle: Callable[[Solver, _Pieces], _Pieces] | None = None
+
+
+def _control(_: Solver, old: _Pieces, mean: _Pieces, share: float) -> _Pieces:
+    """SCAFFOLD (ICML 2020), Algorithm 1: ``c <- c + 1/N sum_S dc = c + |S|/N mean dc``.
+
+    On the due tensors only this is FedALS+SCAFFOLD (FedALS, Algorithm 4): the mean over all clients of the
+    variates of one part, as they are after that part's sync.
+    """
+    return {"control": old["control"] + share * mean["control"]}
+
+
+def _largest_mean(_: Solver, old: _Pieces, mean: _Pieces, _share: float) -> _Pieces:
+    """Fed-LAMB, Algorithm 1, line 20: ``vhat <- max(vhat, mean v_i)``."""
+    return {"second_moment": np.maximum(old["second_moment"], mean["second_moment"])}
+
+
+def _square_of_mean(solver: Solver, old: _Pieces, mean: _Pieces, _share: float) -> _Pieces:
+    """Fed-LAMB, Algorithm 1, lines 21-23 (Mime-LAMB), with g the mean of the clients' full gradients.
+
+    ``v <- beta2 v + (1 - beta2) g^2`` and ``vhat <- max(vhat, v)``.
+    """
+    g = mean["gradient"]
+    v = solver.beta2 * old["mean_square"] + (1 - solver.beta2) * g * g
+    return {"mean_square": v, "second_moment": np.maximum(old["second_moment"], v)}
+
+
+def _keep_gradient(_: Solver, _old: _Pieces, mean: _Pieces, _share: float) -> _Pieces:
+    """Mime (NeurIPS 2021), Algorithm 1: ``c``, the mean of the full gradients at the round's start."""
+    return {"control": mean["gradient"]}
+
+
+def _momentum(solver: Solver, old: _Pieces) -> _Pieces:
+    """Mime, Algorithm 1: once a round the base optimizer's state is updated with ``c``.
+
+    ``m <- beta m + (1 - beta) c``. All local steps of the round used the old m.
+    """
+    beta = solver.momentum
+    return {"momentum": beta * old["momentum"] + (1 - beta) * old["control"]}
+
+
+def _second_moment_half(name: str) -> ServerHalf:
+    return ServerHalf(
+        name,
+        initial=lambda solver: {"second_moment": solver.eps},
+        starts=("second_moment",),
+        ends=("second_moment",),
+        receive=_largest_mean,
+    )
+
+
+def _mean_gradient_half(name: str) -> ServerHalf:
+    return ServerHalf(
+        name,
+        initial=lambda solver: {"mean_square": 0.0, "second_moment": solver.eps},
+        starts=("second_moment",),
+        ends=("gradient",),
+        receive=_square_of_mean,
+    )
+
+
+HALVES: Mapping[str, ServerHalf] = MappingProxyType(
+    {
+        half.name: half
+        for half in (
+            ServerHalf("sgd"),
+            ServerHalf("momentum"),
+            ServerHalf("adam"),
+            ServerHalf("adamw"),
+            ServerHalf(
+                "scaffold", initial=lambda _: {"control": 0.0}, follows=("control",), receive=_control
+            ),
+            _second_moment_half("fedams"),
+            _second_moment_half("fedlamb"),
+            _mean_gradient_half("mimelamb"),
+            _mean_gradient_half("mimeams"),
+            ServerHalf(
+                "mime",
+                initial=lambda _: {"control": 0.0, "momentum": 0.0},
+                gathers=("gradient",),
+                starts=("control", "momentum"),
+                weighting="samples",
+                receive=_keep_gradient,
+                settle=_momentum,
+            ),
+        )
+    }
+)
+
+
+def half_for(solver: Solver) -> ServerHalf:
+    """The server's half of a method's solver."""
+    return HALVES[solver.name]
+
+
+def learning(manifest: Manifest) -> Manifest:
+    """The trainable tensors of a model: what slots other than `weights` are made of.
+
+    Raises:
+        ManifestError: If there is none.
+    """
+    return Manifest(tuple(tensor for tensor in manifest.tensors if tensor.trainable))
+
+
+def plan(
+    half: ServerHalf, cycle: Cycle, manifest: Manifest, round_index: int, sync_every: int = 1
+) -> tuple[Exchange, ...]:
+    """What a cohort fetches and uploads in a round, one exchange after the other.
+
+    The first exchange fetches everything that travels: the cohort is fresh. Each further one fetches what
+    the one before it has averaged. Syncs at which nothing is due are no exchanges: local work goes on.
+
+    Args:
+        half: The solver's server half.
+        cycle: What is due when.
+        manifest: The model.
+        round_index: Number of the round, from 1.
+        sync_every: Fed-LAMB's Z: slots of `ends` come up in every Z-th round only.
+
+    Raises:
+        RuleError: If the round's number or `sync_every` is below 1.
+    """
+    if round_index < 1 or sync_every < 1:
+        raise RuleError(f"rounds and sync_every count from 1, got {round_index} and {sync_every}")
+    learns = {tensor.name for tensor in manifest.tensors if tensor.trainable}
+    everything = tuple(cycle.intervals)
+    trained = tuple(name for name in everything if name in learns)
+    exchanges = []
+    weights = everything
+    if half.gathers:
+        exchanges.append(Exchange(0, {"weights": everything}, dict.fromkeys(half.gathers, trained)))
+        weights = ()
+    fresh, done = everything, 0
+    for sync in cycle.syncs():
+        due = cycle.due(sync)
+        down: dict[Slot, tuple[str, ...]] = {"weights": weights} if weights else {}
+        down |= dict.fromkeys(half.starts if done == 0 else (), trained)
+        down |= dict.fromkeys(half.follows, tuple(name for name in fresh if name in learns))
+        up: dict[Slot, tuple[str, ...]] = {"weights": due}
+        up |= dict.fromkeys(half.follows, tuple(name for name in due if name in learns))
+        if sync == cycle.length and round_index % sync_every == 0:
+            up |= dict.fromkeys(half.ends, trained)
+        exchanges.append(Exchange(sync - done, down, up))
+        weights, fresh, done = due, due, sync
+    return tuple(exchanges)
+
+
+def start(half: ServerHalf, solver: Solver, manifest: Manifest) -> SlotState:
+    """The server's vectors before the first round."""
+    size = sum(tensor.size for tensor in manifest.tensors if tensor.trainable)
+    return SlotState({name: np.full(size, fill, np.float32) for name, fill in half.initial(solver).items()})
+
+
+def receive(
+    half: ServerHalf,
+    solver: Solver,
+    state: SlotState,
+    manifest: Manifest,
+    means: Mapping[Slot, _Vector],
+    due: Manifest,
+    num_updates: int,
+    num_clients: int,
+) -> SlotState:
+    """Close a sync at which slots other than the weights came up.
+
+    Args:
+        half: The solver's server half.
+        solver: The solver's numbers.
+        state: The server's vectors; they are not written to.
+        manifest: The model.
+        means: Mean of the uploads, over `due`, for each slot that came up.
+        due: The trainable tensors that came up.
+        num_updates: ``|S|``, clients that sent them.
+        num_clients: ``N``, clients that there are.
+
+    Raises:
+        RuleError: If the slots are not the solver's, or more clients sent them than there are.
+        ManifestError: If a due tensor does not learn or is not the model's, or a mean has not its size.
+    """
+    wanted = half.gathers + half.follows + half.ends
+    if half.receive is None or set(means) != set(wanted):
+        raise RuleError(f"solver {half.name} sends slots {list(wanted)}, got {list(means)}")
+    if not 1 <= num_updates <= num_clients:
+        raise RuleError(f"{num_updates} updates of {num_clients} clients")
+    for slot, mean in means.items():
+        if mean.shape != (due.num_floats,):
+            raise ManifestError(f"slot {slot!r} has {due.num_floats} values, got {list(mean.shape)}")
+    whole = learning(manifest)
+    require_part(whole, due)
+    values = {name: vector.copy() for name, vector in state.values.items()}
+    for here, there in float_pieces(whole, due, due.tensors):
+        old = {name: vector[here].astype(np.float64) for name, vector in values.items()}
+        sent: _Pieces = {slot: vector[there].astype(np.float64) for slot, vector in means.items()}
+        for name, piece in half.receive(solver, old, sent, num_updates / num_clients).items():
+            values[name][here] = piece
+    return SlotState(values, state.version + 1)
+
+
+def settle(half: ServerHalf, solver: Solver, state: SlotState) -> SlotState:
+    """Close a round: what a solver makes of its own vectors, if anything."""
+    if half.settle is None:
+        return state
+    values = dict(state.values)
+    old = {name: vector.astype(np.float64) for name, vector in values.items()}
+    for name, vector in half.settle(solver, old).items():
+        values[name] = vector.astype(values[name].dtype)
+    return SlotState(values, state.version + 1)

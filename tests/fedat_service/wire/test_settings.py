@@ -1,0 +1,87 @@
+import pytest
+from pydantic import ValidationError
+
+from fedat_service.wire.settings import Method, Schedule, ServerOptimizer
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "full"},
+        {"name": "full", "buffers": "local"},
+        {"name": "fedals", "alpha": 5, "head": "classifier"},
+        {"name": "fedals", "head": 2},
+        {"name": "fedals", "head": ["fc*", "layer4.*"]},
+        {"name": "fedlama", "phi": 4, "rule": "text", "unit": "layer", "warmup_blocks": 0},
+    ],
+)
+def test_a_schedule_comes_back_from_json_as_it_was(given):
+    schedule = Schedule.model_validate(given)
+    assert Schedule.model_validate_json(schedule.model_dump_json()) == schedule
+    dumped = schedule.model_dump(mode="json")
+    assert {key: dumped[key] for key in given} == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "average"},
+        {"name": "server_lr", "gamma": 2.0},
+        {"name": "fedadam", "lr": 0.01, "beta2": 0.999, "tau": 1e-9, "v0": 1e-6},
+        {"name": "fedyogi", "beta1": 0.0},
+        {"name": "fedadagrad", "lr": 1.0},
+    ],
+)
+def test_a_server_optimizer_comes_back_from_json_as_it_was(given):
+    optimizer = ServerOptimizer.model_validate(given)
+    assert ServerOptimizer.model_validate_json(optimizer.model_dump_json()) == optimizer
+    dumped = optimizer.model_dump(mode="json")
+    assert {key: dumped[key] for key in given} == given
+
+
+def test_a_method_sends_everything_and_averages_unless_asked():
+    assert (Method().schedule.name, Method().server.name) == ("full", "average")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"name": "full", "alpha": 2}, "alpha belongs to fedals, not to full"),
+        ({"name": "fedlama", "head": 1}, "head belongs to fedals, not to fedlama"),
+        ({"name": "fedals", "phi": 4}, "phi belongs to fedlama, not to fedals"),
+        ({"name": "full", "warmup_blocks": 0}, "warmup_blocks belongs to fedlama, not to full"),
+        ({"name": "fedals", "alpha": 0}, "alpha"),
+        ({"name": "fedals", "alpha": "5"}, "alpha"),
+        ({"name": "fedals", "head": "last"}, "head"),
+        ({"name": "fedals", "head": 0}, "head"),
+        ({"name": "fedals", "head": True}, "head"),
+        ({"name": "fedals", "head": []}, "head"),
+        ({"name": "fedals", "head": [""]}, "head"),
+        ({"name": "fedlama", "phi": 0}, "phi"),
+        ({"name": "fedlama", "rule": "preprint"}, "rule"),
+        ({"name": "layers"}, "name"),
+        ({"name": "full", "every": 2}, "every"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(given, reason):
+    with pytest.raises(ValidationError, match=reason):
+        Schedule.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"name": "average", "gamma": 2.0}, "gamma belongs to server_lr, not to average"),
+        ({"name": "server_lr", "lr": 1.0}, "lr belongs to fedadam and fedyogi and fedadagrad, not to server"),
+        ({"name": "fedadagrad", "beta2": 0.9}, "beta2 belongs to fedadam and fedyogi, not to fedadagrad"),
+        ({"name": "server_lr", "gamma": 0.0}, "gamma"),
+        ({"name": "fedadam", "tau": 0.0}, "tau"),
+        ({"name": "fedadam", "v0": -1.0}, "v0"),
+        ({"name": "fedadam", "beta1": 1.0}, "beta1"),
+        ({"name": "fedadam", "lr": float("nan")}, "lr"),
+        ({"name": "fedsgd"}, "name"),
+    ],
+)
+def test_a_server_optimizer_that_makes_no_sense_is_refused(given, reason):
+    with pytest.raises(ValidationError, match=reason):
+        ServerOptimizer.model_validate(given)
