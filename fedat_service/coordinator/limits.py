@@ -13,7 +13,7 @@ class Limits(Strict):
     Attributes:
         max_parameters: Largest model a federation may have.
         max_memory_bytes: Arrays of all federations together; one with M tiers counts as M + 2 models, each
-            as float32 and as a float64 sum.
+            as float32 and as a float64 sum, and one whose clients work each by itself as all they start from.
         max_federations: How many federations may exist.
         max_clients: How many clients may register with one federation.
         max_uploads_bytes: Bytes of updates being received at once; beyond it: 503, try again.

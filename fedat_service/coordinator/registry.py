@@ -120,5 +120,9 @@ class Registry:
 
 
 def _memory_bytes(spec: Spec) -> int:
-    """Arrays of a federation at their largest: float32 models and float64 sums of all tiers, and two more."""
-    return 12 * (spec.num_tiers + 2) * (spec.manifest.num_floats + spec.manifest.num_integers)
+    """Arrays of a federation at their largest: float32 models and float64 sums of all tiers, and two more.
+
+    Where every client is a round of its own, each may have started from another version.
+    """
+    bases = spec.rounds_at_once + spec.rule.buffer_size if spec.rule.solo else 0
+    return (12 * (spec.num_tiers + 2) + 4 * bases) * (spec.manifest.num_floats + spec.manifest.num_integers)

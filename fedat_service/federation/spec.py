@@ -11,7 +11,6 @@ from fedat_service.wire.messages import CreateFederation
 from fedat_service.wire.presets import resolve
 from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
 
-
 _RUNS = {
     ("schedule", "name"): ("full",),
     ("solver", "name"): ("sgd", "momentum", "adam", "adamw"),
