@@ -1,110 +1,101 @@
-"""Commands of the load tests: `demo` and `bench`."""
+"""Commands of the load tests: `demo`, `simulate`, `compare` and `bench`."""
 
 import json
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
-from loadtest.experiments.settings import ExperimentSettings, default_rate
+from loadtest.experiments import Experiment, load_experiment, suite_names
+from loadtest.experiments.options import FILE, given, with_options
+from loadtest.experiments.settings import default_rate
 
-_DEFAULT = ExperimentSettings()
+if TYPE_CHECKING:
+    from loadtest.experiments.compare import Simulate
+
 _TERMINATED = 128 + signal.SIGTERM
+_INTERRUPTED = 128 + signal.SIGINT
+_INSTEAD = "Instead of what the file says"
+_SOURCE = f"A TOML file, or one of {', '.join(suite_names())}."
+
+Engine = Annotated[
+    Literal["inline", "processes", "ray"],
+    typer.Option(help="Where training runs; the results do not depend on it."),
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what an earlier call has finished.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(demo)
+    app.command()(simulate)
+    app.command()(compare)
     app.command()(bench)
 
 
-def demo(
-    data: Annotated[
-        str, typer.Option(help="digits, fashion-mnist, mnist, or the path of an image folder or zip.")
-    ] = _DEFAULT.data,
-    data_dir: Annotated[Path | None, typer.Option(help="The only folder to look in for data.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = _DEFAULT.out,
-    limit_per_class: Annotated[
-        int | None, typer.Option(help="Use only so many images of every class.")
-    ] = _DEFAULT.limit_per_class,
-    model: Annotated[str, typer.Option(help="logistic, mlp or cnn (FedAT's).")] = _DEFAULT.model,
-    clients: Annotated[int, typer.Option(help="Simulated clients.")] = _DEFAULT.num_clients,
-    tiers: Annotated[int, typer.Option(help="Tiers of FedAT.")] = _DEFAULT.num_tiers,
-    cohort: Annotated[
-        int, typer.Option(help="Most clients in one round of one tier.")
-    ] = _DEFAULT.cohort_size,
-    deadline: Annotated[
-        float, typer.Option(help="Simulated seconds after which a round goes on without the missing.")
-    ] = _DEFAULT.deadline_s,
-    partition: Annotated[
-        str, typer.Option(help="iid, shards:2, classes:2 (classes a client), dirichlet:0.1 ...")
-    ] = _DEFAULT.partition,
-    latency: Annotated[
-        str, typer.Option(help="Delay of every round: fedat (the paper's), uniform:0:5, lognormal:1:0.5 ...")
-    ] = _DEFAULT.latency,
-    compute_s: Annotated[
-        float, typer.Option(help="Simulated seconds of computing in every round, before the delay.")
-    ] = _DEFAULT.compute_s,
-    unstable: Annotated[int, typer.Option(help="Clients that drop out for good.")] = _DEFAULT.num_unstable,
-    horizon: Annotated[
-        float, typer.Option(help="Simulated seconds that each method runs.")
-    ] = _DEFAULT.horizon_s,
-    rate: Annotated[
-        float | None, typer.Option(help="Simulated seconds in a real one; 30 for digits, else 15.")
-    ] = None,
-    epochs: Annotated[int, typer.Option(help="Local epochs of a round.")] = _DEFAULT.epochs,
-    batch_size: Annotated[int, typer.Option(help="Examples in a local step.")] = _DEFAULT.batch_size,
-    lr: Annotated[float, typer.Option(help="Local learning rate.")] = _DEFAULT.lr,
-    prox_mu: Annotated[float, typer.Option(help="Proximal term of FedAT.")] = _DEFAULT.prox_mu,
-    target_accuracy: Annotated[
-        float, typer.Option(help="What the time to target counts to, 0 to 1; the default suits digits.")
-    ] = _DEFAULT.target_accuracy,
-    evaluate_every: Annotated[
-        float, typer.Option(help="Simulated seconds between two evaluations.")
-    ] = _DEFAULT.evaluate_every_s,
-    seed: Annotated[int, typer.Option(help="Of everything that is random.")] = _DEFAULT.seed,
-    processes: Annotated[int, typer.Option(help="Processes that share the clients.")] = _DEFAULT.processes,
-) -> None:
+@with_options({"rate": None})
+def demo(**fields: Any) -> None:  # noqa: ANN401 - values of options
     """Run FedAvg and FedAT on real services with real stragglers, and write a report.
 
-    Both methods get the same data, latencies and seed. Events, metrics, figures and logs land in --out.
+    All methods get the same data, latencies and seed. Events, metrics, figures and logs land in --out.
     """
-    settings = ExperimentSettings(
-        data=data,
-        data_dir=data_dir,
-        limit_per_class=limit_per_class,
-        model=model,
-        num_clients=clients,
-        num_tiers=tiers,
-        cohort_size=cohort,
-        deadline_s=deadline,
-        partition=partition,
-        latency=latency,
-        compute_s=compute_s,
-        num_unstable=unstable,
-        horizon_s=horizon,
-        rate=default_rate(data) if rate is None else rate,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        prox_mu=prox_mu,
-        target_accuracy=target_accuracy,
-        evaluate_every_s=evaluate_every,
-        seed=seed,
-        processes=processes,
-        out=out,
-    )
+    experiment = Experiment(name="demo", **{"rate": default_rate(fields["data"]), **given(fields)})
     from loadtest.experiments.demo import run_demo
 
     console = Console(stderr=True)
     with _terminable():
-        report = run_demo(settings, console)
-    console.print(f"Report: [bold]{report}[/bold]", highlight=False)
+        report = run_demo(experiment, console)
+    _tell(console, report)
+
+
+@with_options(FILE, "rate", panel=_INSTEAD)
+def simulate(
+    experiment: Annotated[str, typer.Argument(help=_SOURCE)],
+    engine: Engine = "processes",
+    fresh: Fresh = False,
+    **fields: Any,  # noqa: ANN401 - values of options
+) -> None:
+    """Run a whole federation for every method of an experiment in virtual time, and write a report.
+
+    The same seed gives the same event log. Finished methods are kept in --out: what was interrupted goes on
+    with the next one.
+    """
+    chosen = load_experiment(experiment, **given(fields))
+    from loadtest.experiments.compare import simulate_all
+
+    console = Console(stderr=True)
+    with _resumable(console):
+        report = simulate_all(chosen, simulate=_on(engine), console=console, fresh=fresh)
+    _tell(console, report)
+
+
+@with_options(FILE, "rate", "seed", "out", panel=_INSTEAD)
+def compare(
+    experiments: Annotated[list[str], typer.Argument(help=_SOURCE)],
+    seeds: Annotated[int, typer.Option(help="How many: 0, 1, 2 ...", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("runs/compare"),
+    engine: Engine = "processes",
+    fresh: Fresh = False,
+    **fields: Any,  # noqa: ANN401 - values of options
+) -> None:
+    """Run the methods of several experiments in virtual time with several seeds, and write one report.
+
+    All methods have the same data, latencies and drop-outs with one seed. Finished runs are kept in --out:
+    what was interrupted goes on where it stopped.
+    """
+    chosen = [load_experiment(one, **given(fields)) for one in experiments]
+    from loadtest.experiments.compare import compare as run
+
+    console = Console(stderr=True)
+    with _resumable(console):
+        done = run(chosen, range(seeds), out, simulate=_on(engine), console=console, fresh=fresh)
+    _tell(console, done.report)
 
 
 def bench(
@@ -117,6 +108,27 @@ def bench(
 
     results = run_benchmarks(only, Console(stderr=True))
     sys.stdout.write(json.dumps(results, indent=2, allow_nan=False) + "\n")
+
+
+def _on(engine: Literal["inline", "processes", "ray"]) -> "Simulate":
+    from loadtest.experiments.simulation import simulate as run
+
+    return partial(run, engine=engine)
+
+
+def _tell(console: Console, report: Path) -> None:
+    console.print(f"Report: [bold]{report}[/bold]", highlight=False)
+
+
+@contextmanager
+def _resumable(console: Console) -> Iterator[None]:
+    """Say after an interrupt that nothing finished is lost."""
+    try:
+        with _terminable():
+            yield
+    except KeyboardInterrupt:
+        console.print("interrupted; finished runs are kept: the same command goes on from there")
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 @contextmanager

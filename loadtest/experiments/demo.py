@@ -2,7 +2,6 @@
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -10,16 +9,15 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
-from fedat_service.errors import ConfigError
-from fedat_service.methods.participation import rule_for
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
-from fedat_service.wire.presets import resolve
-from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
+from fedat_service.wire.settings import Rounds, Stop, Tiering
+from loadtest.experiments.experiment import Experiment
+from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.progress import Progress, Watch
-from loadtest.experiments.report import REFERENCE, write_report
+from loadtest.experiments.report import write_report
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.service import fedat_serve, running
-from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.settings import ExperimentSettings, config_error
 from workers.client import FedATClient, Retry, open_http
 from workers.fleet.creation import create_federation, describe_model
 from workers.fleet.launch import launch
@@ -29,7 +27,7 @@ _SOON = Retry(total_s=5.0)
 """The service is a process of ours, next door."""
 
 
-def run_demo(settings: ExperimentSettings, console: Console) -> Path:
+def run_demo(experiment: Experiment, console: Console) -> Path:
     """Run all methods one after the other and write the report.
 
     Returns:
@@ -38,13 +36,13 @@ def run_demo(settings: ExperimentSettings, console: Console) -> Path:
     Raises:
         FedATError: If a setting makes no sense, or a service or a fleet fails.
     """
-    with Progress(settings, console) as progress:
-        runs = asyncio.run(_run_all(settings, progress))
-    return write_report(settings, runs)
+    with Progress(experiment, console) as progress:
+        runs = asyncio.run(_run_all(experiment, progress))
+    return write_report(Outcome(experiment, (experiment.seed,), runs, virtual=False))
 
 
-async def _run_all(settings: ExperimentSettings, progress: Progress) -> Sequence[MethodRun]:
-    return [await run_method(name, settings, progress.watch(name)) for name in settings.methods]
+async def _run_all(experiment: Experiment, progress: Progress) -> dict[str, tuple[MethodRun]]:
+    return {name: (await run_method(name, experiment, progress.watch(name)),) for name in experiment.methods}
 
 
 async def run_method(name: str, settings: ExperimentSettings, watch: Watch) -> MethodRun:
@@ -53,7 +51,7 @@ async def run_method(name: str, settings: ExperimentSettings, watch: Watch) -> M
     Nothing is left running, whatever happens.
 
     Args:
-        name: A preset.
+        name: A method of the settings.
         settings: Under which conditions.
         watch: Shown how the federation does, while it runs.
 
@@ -66,8 +64,7 @@ async def run_method(name: str, settings: ExperimentSettings, watch: Watch) -> M
         with running(fedat_serve(settings.rate, events), settings.out / "logs" / f"{name}.log") as service:
             run = await _train(name, settings, service.url, watch)
         # The service has ended: its log is whole.
-        log = "events.jsonl" if name == REFERENCE else f"events-{name}.jsonl"
-        (events / f"{name}.events.jsonl").replace(settings.out / log)
+        (events / f"{name}.events.jsonl").replace(settings.log_of(name))
     return run
 
 
@@ -95,24 +92,6 @@ async def _train(name: str, settings: ExperimentSettings, url: str, watch: Watch
         )
 
 
-def method_of(name: str, settings: ExperimentSettings) -> Method:
-    """The preset with the experiment's local work; only a tiered method has the proximal term.
-
-    Raises:
-        ConfigError: If the settings make no method.
-    """
-    preset = resolve(name)
-    work = {"epochs": settings.epochs, "batch_size": settings.batch_size, "lr": settings.lr}
-    if rule_for(preset.participation).num_tiers(settings.num_tiers) > 1:
-        work["prox_mu"] = settings.prox_mu
-    try:
-        return Method.model_validate(
-            {**preset.model_dump(), "solver": {**preset.solver.model_dump(), **work}}
-        )
-    except ValidationError as error:
-        raise _config_error(error) from error
-
-
 def federation_of(name: str, settings: ExperimentSettings, manifest: ManifestMessage) -> CreateFederation:
     """The federation that runs a method.
 
@@ -122,7 +101,7 @@ def federation_of(name: str, settings: ExperimentSettings, manifest: ManifestMes
     try:
         return CreateFederation(
             name=name,
-            method=method_of(name, settings),
+            method=settings.method_of(name),
             manifest=manifest,
             tiering=Tiering(num_tiers=settings.num_tiers),
             rounds=Rounds(
@@ -134,7 +113,7 @@ def federation_of(name: str, settings: ExperimentSettings, manifest: ManifestMes
             seed=settings.seed,
         )
     except ValidationError as error:
-        raise _config_error(error) from error
+        raise config_error(error) from error
 
 
 def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings:
@@ -162,9 +141,4 @@ def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings
             evaluate_every_s=settings.evaluate_every_s,
         )
     except ValidationError as error:
-        raise _config_error(error) from error
-
-
-def _config_error(error: ValidationError) -> ConfigError:
-    first = error.errors()[0]
-    return ConfigError(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}")
+        raise config_error(error) from error

@@ -5,13 +5,15 @@ light.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from fedat_service.wire.views import VersionPoint
 from loadtest.experiments.results import SMOOTHING, Curve, centred_means
@@ -20,21 +22,26 @@ _STYLES = tuple(
     zip(("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"), cycle(("-", "--", "-.")))
 )
 _MEGABYTE = 1e6
+_GRID = 400
+"""Points at which the curves of several seeds are compared."""
+
+Curves = Mapping[str, Sequence[Curve]]
+"""By method, one curve a seed."""
 
 
-def draw_accuracy_over_time(curves: Mapping[str, Curve], target: float) -> bytes:
+def draw_accuracy_over_time(curves: Curves, target: float) -> bytes:
     """Accuracy of every method over simulated time, with the target: a PNG."""
-    figure, axes = _blank("simulated time (s)", "accuracy over clients' test splits")
-    _draw_curves(axes, curves, {name: curve.at_s for name, curve in curves.items()}, target)
-    return _png(figure)
+    return _draw_curves("simulated time (s)", curves, lambda curve: curve.at_s, target)
 
 
-def draw_accuracy_over_bytes(curves: Mapping[str, Curve], target: float) -> bytes:
+def draw_accuracy_over_bytes(curves: Curves, target: float) -> bytes:
     """Accuracy of every method over the wire bytes of its training, both directions: a PNG."""
-    figure, axes = _blank("updates and models on the wire (MB)", "accuracy over clients' test splits")
-    megabytes = {name: [b / _MEGABYTE for b in curve.wire_bytes] for name, curve in curves.items()}
-    _draw_curves(axes, curves, megabytes, target)
-    return _png(figure)
+    return _draw_curves(
+        "updates and models on the wire (MB)",
+        curves,
+        lambda curve: [wire_bytes / _MEGABYTE for wire_bytes in curve.wire_bytes],
+        target,
+    )
 
 
 def draw_tier_counts(versions: Sequence[VersionPoint]) -> bytes:
@@ -48,18 +55,41 @@ def draw_mixing_weights(versions: Sequence[VersionPoint]) -> bytes:
 
 
 def _draw_curves(
-    axes: Axes, curves: Mapping[str, Curve], along: Mapping[str, Sequence[float]], target: float
-) -> None:
-    """Thin raw lines, and over them the centred means that the target is held against."""
-    for (name, curve), (colour, style) in zip(curves.items(), cycle(_STYLES)):
-        axes.plot(along[name], curve.accuracy, color=colour, alpha=0.3, linewidth=0.8)
-        smooth = centred_means(curve.accuracy)
-        middles = along[name][SMOOTHING // 2 :][: len(smooth)]
-        axes.plot(middles, smooth, color=colour, linestyle=style, linewidth=1.8, label=name)
+    xlabel: str, curves: Curves, along: Callable[[Curve], Sequence[float]], target: float
+) -> bytes:
+    """Centred means, which the target is held against: the mean over seeds, in a band of their extremes.
+
+    A single seed's raw line is drawn thin beneath its means.
+    """
+    figure, axes = _blank(xlabel, "accuracy over clients' test splits")
+    for (name, seeds), (colour, style) in zip(curves.items(), cycle(_STYLES)):
+        smooth = [
+            (along(one)[SMOOTHING // 2 :][: len(means)], means)
+            for one in seeds
+            if (means := centred_means(one.accuracy))
+        ]
+        if len(seeds) == 1:
+            axes.plot(along(seeds[0]), seeds[0].accuracy, color=colour, alpha=0.3, linewidth=0.8)
+        elif smooth:
+            x, rows = _common(smooth)
+            axes.fill_between(x, rows.min(axis=0), rows.max(axis=0), color=colour, alpha=0.2, linewidth=0)
+            smooth = [(x.tolist(), rows.mean(axis=0).tolist())]
+        for x_middles, means in smooth or [([], [])]:
+            axes.plot(x_middles, means, color=colour, linestyle=style, linewidth=1.8, label=name)
     axes.axhline(target, color="black", linestyle=":", linewidth=1.2, label=f"target {target:g}")
     axes.set_ylim(0, 1)
     axes.set_xlim(left=0)
     axes.legend(loc="lower right")
+    return _png(figure)
+
+
+def _common(
+    lines: Sequence[tuple[Sequence[float], Sequence[float]]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lines at common points, where all of them are there: x of shape ``(n,)``, rows of ``(lines, n)``."""
+    first, last = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
+    grid = np.linspace(first, max(first, last), _GRID)
+    return grid, np.array([np.interp(grid, x, y) for x, y in lines])
 
 
 def _draw_tiers(label: str, versions: Sequence[VersionPoint], rows: Sequence[Sequence[float]]) -> bytes:

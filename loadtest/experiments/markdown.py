@@ -1,187 +1,266 @@
 """The report for people: what was run, what came out, and how far it may be trusted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from loadtest.experiments.results import FINAL_SHARE, SMOOTHING, Summary
-from loadtest.experiments.settings import ExperimentSettings
+from fedat_service.wire.settings import Method
+from loadtest.experiments.claims import Verdict, judge
+from loadtest.experiments.experiment import Expectation
+from loadtest.experiments.notes import to_notes
+from loadtest.experiments.outcome import Outcome
+from loadtest.experiments.quantities import QUANTITIES, Spread
 
-_FLOAT32_BYTES = 4
-_LATE_WARNING = 0.05
+_HEADER_LINES = 2
+
+Figures = Mapping[str, Iterable[str]]
+"""By experiment: the file names of its figures."""
 
 
-def to_markdown(
-    settings: ExperimentSettings,
-    methods: Mapping[str, Summary],
-    speedups: Mapping[str, float | None],
-    figures: Iterable[str],
-) -> str:
-    """Write the report.
+def to_markdown(outcome: Outcome, figures: Iterable[str]) -> str:
+    """Write the report of one experiment.
 
     Args:
-        settings: What was run.
-        methods: One summary a method.
-        speedups: How many times less simulated time FedAT took to the target than each other method.
+        outcome: What came out of it.
         figures: File names beside the report.
     """
-    sections = [
-        f"# {' and '.join(methods)} on {settings.data}",
-        _conditions(settings),
-        "## Results",
-        "\n".join(_speedup_lines(settings, methods, speedups)),
-        _table(settings, methods),
-        _tier_lines(methods),
-        "## Figures",
-        "\n\n".join(f"![{_caption(name)}]({name})" for name in figures),
+    return _join(
+        f"# {outcome.experiment.heading}",
+        *_sections(outcome, figures, "##"),
         "## How to read this",
-        "\n".join(f"- {note}" for note in _notes(settings, methods)),
-    ]
-    return "\n\n".join(section for section in sections if section) + "\n"
-
-
-def _conditions(settings: ExperimentSettings) -> str:
-    return (
-        f"{settings.num_clients} clients hold {settings.data}, split as `{settings.partition}`; "
-        f"{settings.num_unstable} of them drop out for good at a random time. "
-        f"A round takes a client {settings.compute_s:g} s of simulated work and then a latency of the model "
-        f"`{settings.latency}`. Tiered methods have {settings.num_tiers} tiers, and every cohort has up to "
-        f"{settings.cohort_size} clients. The model `{settings.model}` is trained by Adam at a learning "
-        f"rate of {settings.lr:g} in {settings.epochs} epochs of batches of {settings.batch_size}; tiered "
-        f"methods add a proximal term of {settings.prox_mu:g}. "
-        f"Each method ran {settings.horizon_s:g} simulated seconds at "
-        f"{settings.rate:g} simulated seconds a second, on real HTTP between real processes, with seed "
-        f"{settings.seed}."
+        to_notes([outcome]),
     )
 
 
-def _speedup_lines(
-    settings: ExperimentSettings, methods: Mapping[str, Summary], speedups: Mapping[str, float | None]
-) -> Iterable[str]:
-    target = f"{settings.target_accuracy:g}"
-    for name, times in speedups.items():
-        if times is not None:
-            # Never "0.9 times less": the slower one is named as the slower one.
-            first, second, factor = ("fedat", name, times) if times >= 1 else (name, "fedat", 1 / times)
-            yield (
-                f"**{first} reached accuracy {target} in {factor:.1f} times less simulated time than "
-                f"{second}.**"
-            )
-        elif (reached_s := methods["fedat"].time_to_target_s) is not None:
-            yield (
-                f"**fedat reached accuracy {target} after {reached_s:.0f} simulated seconds; {name} did not "
-                f"within {methods[name].simulated_s:.0f}.**"
-            )
-        else:
-            yield f"**fedat did not reach accuracy {target}: no speed-up over {name} can be stated.**"
+def compare_in_markdown(outcomes: Sequence[Outcome], figures: Figures) -> str:
+    """Write the report of several experiments, one after the other.
 
-
-def _table(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> str:
-    rows: list[tuple[str, list[str]]] = [
-        (
-            f"simulated time to accuracy {settings.target_accuracy:g} (s)",
-            [_number(one.time_to_target_s, ".1f", "not reached") for one in methods.values()],
+    Args:
+        outcomes: What came out of them.
+        figures: File names beside the report, by experiment.
+    """
+    seeds = ", ".join(map(str, outcomes[0].seeds))
+    overview = [
+        "| experiment | methods | does its claim show? |",
+        "|---|---|---|",
+        *(
+            f"| {one.experiment.heading} | {', '.join(one.summaries)} | {_in_a_word(judge(one))} |"
+            for one in outcomes
         ),
-        ("final accuracy", [_number(one.final_accuracy, ".4f") for one in methods.values()]),
-        ("... mean of so many evaluations", [str(one.final_evaluations) for one in methods.values()]),
-        ("best accuracy", [_number(one.best_accuracy, ".4f") for one in methods.values()]),
-        (
-            "variance of accuracy over clients",
-            [_number(one.client_accuracy_variance, ".4f") for one in methods.values()],
-        ),
-        ("global versions", [str(one.versions) for one in methods.values()]),
-        ("client updates", [str(one.updates) for one in methods.values()]),
-        ("payload up (MB)", [_megabytes(one.bytes_up.payload) for one in methods.values()]),
-        ("on the wire up (MB)", [_megabytes(one.bytes_up.wire) for one in methods.values()]),
-        ("on the wire down (MB)", [_megabytes(one.bytes_down.wire) for one in methods.values()]),
-        (
-            "on the wire to the target, both ways (MB)",
-            [
-                "not reached"
-                if one.bytes_to_target is None
-                else _megabytes(sum(one.bytes_to_target.values()))
-                for one in methods.values()
-            ],
-        ),
-        (
-            "payload bytes a parameter, up",
-            [_number(one.bytes_per_parameter_up, ".3f") for one in methods.values()],
-        ),
-        ("clients lost at the end", [str(one.lost_clients) for one in methods.values()]),
-        ("real time (s)", [_number(one.wall_s, ".1f") for one in methods.values()]),
     ]
-    lines = [f"| | {' | '.join(methods)} |", "|---|" + "---|" * len(methods)]
-    return "\n".join(lines + [f"| {label} | {' | '.join(cells)} |" for label, cells in rows])
+    blocks = [
+        block
+        for one in outcomes
+        for block in (f"## {one.experiment.heading}", *_sections(one, figures[one.experiment.name], "###"))
+    ]
+    return _join(
+        f"# {len(outcomes)} experiments with the seeds {seeds}",
+        "\n".join(overview),
+        *blocks,
+        "## How to read this",
+        to_notes(outcomes),
+    )
 
 
-def _tier_lines(methods: Mapping[str, Summary]) -> str:
-    lines = []
-    for name, one in methods.items():
-        if len(one.tier_update_counts) > 1:
-            counts = ", ".join(map(str, one.tier_update_counts))
-            weights = ", ".join(f"{weight:.3f}" for weight in one.tier_weights)
-            lines.append(
-                f"Tiers of {name}, fastest first: rounds closed {counts}; share in the global model at the "
-                f"end {weights}."
-            )
+def results_table(outcome: Outcome) -> str:
+    """All quantities of an experiment's methods: a table in Markdown."""
+    target = f"{outcome.experiment.target_accuracy:g}"
+    lines = _header("", outcome.summaries)
+    for name, quantity in QUANTITIES.items():
+        cells = [
+            outcome.spread(method, name).text(quantity.form, quantity.missing) for method in outcome.runs
+        ]
+        lines.append(_row(quantity.label.format(target=target), cells))
     return "\n".join(lines)
 
 
-def _notes(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> Iterable[str]:
-    yield (
-        "All numbers come from this one run. Cohorts, data and simulated latencies follow from the seed; "
-        "real processes add their own time, so that another run of the same seed differs a little. One seed "
-        "says nothing about the spread over seeds."
-    )
-    yield (
-        f"Time to target: when the centred mean of {SMOOTHING} consecutive evaluations first is at or above "
-        "the target, at the time the middle version was published; the same for every method. Time starts "
-        "when all clients have registered, so that a tiered method's profiling is part of it."
-    )
-    yield (
-        f"Final accuracy and variance: mean over the evaluations of the last {FINAL_SHARE:.0%} of the "
-        "simulated time. Accuracy is the sample-weighted mean over the clients' own test splits."
-    )
-    yield from _compression_notes(methods)
-    yield (
-        "Bytes of training are those of the tiers: what clients fetched for a round and sent back. Profiling "
-        "and the observer that evaluates versions are counted apart (`bytes_outside_tiers` in report.json). "
-        "Bytes at a point of a curve charge each update the mean of its method's messages."
-    )
-    yield from _late_notes(settings, methods)
+def _sections(outcome: Outcome, figures: Iterable[str], level: str) -> list[str]:
+    verdicts = judge(outcome)
+    return [
+        _conditions(outcome),
+        f"{level} Results",
+        "\n".join(_speedup_lines(outcome)),
+        results_table(outcome),
+        _tier_table(outcome),
+        *([f"{level} Claim", _claim(outcome, verdicts)] if outcome.experiment.claim or verdicts else []),
+        *([f"{level} Beside the paper", _paper_table(outcome)] if outcome.experiment.paper else []),
+        f"{level} Figures",
+        "\n\n".join(f"![{_caption(name)}]({name})" for name in figures),
+    ]
 
 
-def _compression_notes(methods: Mapping[str, Summary]) -> Iterable[str]:
-    for name, one in methods.items():
-        size = one.bytes_per_parameter_up
-        if size is None:
-            continue
-        note = f"{name}: an update's payload has {size:.2f} bytes a parameter"
-        yield (
-            f"{note}."
-            if size >= _FLOAT32_BYTES
-            else f"{note}, {_FLOAT32_BYTES / size:.2f} times less than float32."
-        )
+def _conditions(outcome: Outcome) -> str:
+    one = outcome.experiment
+    pace = (
+        "in virtual time, service and clients in one process"
+        if outcome.virtual
+        else f"at {one.rate:g} simulated seconds a second, on real HTTP between real processes"
+    )
+    seeds = "seed" if len(outcome.seeds) == 1 else "seeds"
+    return (
+        f"{one.num_clients} clients hold {one.data}, split as `{one.partition}`; "
+        f"{one.num_unstable} of them drop out for good at a random time. "
+        f"A round takes a client {one.compute_s:g} s of simulated work and then a latency of the model "
+        f"`{one.latency}`. Tiered methods have {one.num_tiers} tiers, and every cohort has up to "
+        f"{one.cohort_size} clients. Clients train the model `{one.model}`: "
+        f"{'; '.join(_training(outcome))}. "
+        f"Each method ran {one.horizon_s:g} simulated seconds {pace}, with {seeds} "
+        f"{', '.join(map(str, outcome.seeds))}."
+    )
 
 
-def _late_notes(settings: ExperimentSettings, methods: Mapping[str, Summary]) -> Iterable[str]:
-    for name, one in methods.items():
-        if one.late_share is None:
-            continue
-        note = (
-            f"{name}: in {one.late_share:.1%} of the client rounds the real work took longer than the "
-            "simulated latency."
-        )
-        if one.late_share > _LATE_WARNING:
-            note += f" That stretches its simulated times: run again with a rate below {settings.rate:g}."
-        yield note
+def _training(outcome: Outcome) -> Iterable[str]:
+    """What clients do, and after each thing who does it, unless all do."""
+    for describe in (_solver, _proximal_term, _codec):
+        by_text: dict[str, list[str]] = {}
+        for name in outcome.runs:
+            by_text.setdefault(describe(outcome.experiment.method_of(name)), []).append(name)
+        for text, names in by_text.items():
+            who = "" if len(by_text) == 1 else f" ({', '.join(names)})"
+            yield f"{text}{who}"
+
+
+def _solver(method: Method) -> str:
+    one = method.solver
+    count, unit = (one.epochs, "epoch") if one.steps is None else (one.steps, "step")
+    return (
+        f"{one.name}, learning rate {one.lr:g}, {count} {unit}{'s' if count > 1 else ''} of {one.batch_size}"
+    )
+
+
+def _proximal_term(method: Method) -> str:
+    return f"proximal term {method.solver.prox_mu:g}"
+
+
+def _codec(method: Method) -> str:
+    one = method.codec
+    return f"sent as {one.name}" + (f" with {one.precision} decimals" if one.name == "polyline" else "")
+
+
+def _speedup_lines(outcome: Outcome) -> Iterable[str]:
+    target = f"{outcome.experiment.target_accuracy:g}"
+    reference = outcome.experiment.reference
+    for name, times in outcome.speedups.items():
+        if times.mean is not None:
+            yield f"**{_speedup(reference, name, times, target)}.**"
+        elif any(one.time_to_target_s is not None for one in outcome.summaries[reference]):
+            reached = outcome.spread(reference, "time_to_target_s").text(".0f", "not reached")
+            simulated_s = max(one.simulated_s for one in outcome.summaries[name])
+            yield (
+                f"**{reference} reached accuracy {target} after {reached} simulated seconds; {name} did not "
+                f"within {simulated_s:.0f}.**"
+            )
+        else:
+            yield (f"**{reference} did not reach accuracy {target}: no speed-up over {name} can be stated.**")
+
+
+def _speedup(reference: str, name: str, times: Spread, target: str) -> str:
+    """Never "0.9 times less": the slower one is named as the slower one."""
+    first, second = reference, name
+    if (times.mean or 0.0) < 1:
+        first, second = name, reference
+        times = Spread(tuple(None if one is None else 1 / one for one in times.values))
+    return (
+        f"{first} reached accuracy {target} in {times.text('.1f', 'unknown')} times less simulated time "
+        f"than {second}"
+    )
+
+
+def _tier_table(outcome: Outcome) -> str:
+    """Who took part: rounds of each tier, their share, and what its model weighs in the end."""
+    tiered = {name: ones for name, ones in outcome.summaries.items() if len(ones[0].tier_update_counts) > 1}
+    if not tiered:
+        return ""
+    num_tiers = max(len(ones[0].tier_update_counts) for ones in tiered.values())
+    lines = _header(
+        "rounds closed (and their share), fastest first", (f"tier {m + 1}" for m in range(num_tiers))
+    )
+    for name, ones in tiered.items():
+        counts = _means(one.tier_update_counts for one in ones)
+        total = sum(counts) or 1.0
+        lines.append(_row(name, [f"{count:.0f} ({count / total:.0%})" for count in counts]))
+        if outcome.experiment.method_of(name).participation.name == "fedat":
+            weights = _means(one.tier_weights for one in ones)
+            lines.append(_row(f"{name}: share in the last model", [f"{one:.3f}" for one in weights]))
+    over = "" if len(outcome.seeds) == 1 else "\n\nTiers are means over the seeds."
+    return "\n".join(lines) + over
+
+
+def _means(rows: Iterable[Sequence[float]]) -> list[float]:
+    columns = list(zip(*rows, strict=True))
+    return [sum(column) / len(column) for column in columns]
+
+
+def _claim(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
+    lines = [f"- {_verdict(outcome, one)}" for one in verdicts]
+    return _join(outcome.experiment.claim, f"**{_in_words(verdicts)}**", "\n".join(lines))
+
+
+def _in_words(verdicts: Sequence[Verdict]) -> str:
+    held = sum(one.holds for one in verdicts)
+    if not verdicts:
+        return "Nothing of it was checked in these runs."
+    if held == len(verdicts):
+        return "It shows in these runs."
+    return f"It does not show in these runs: {held} of {len(verdicts)} expectations hold with every seed."
+
+
+def _in_a_word(verdicts: Sequence[Verdict]) -> str:
+    held = sum(one.holds for one in verdicts)
+    word = "not checked" if not verdicts else "yes" if held == len(verdicts) else "no"
+    return f"{word}: {held} of {len(verdicts)} expectations" if verdicts else word
+
+
+def _verdict(outcome: Outcome, one: Verdict) -> str:
+    expected = one.expectation
+    label = QUANTITIES[expected.quantity].label.format(target=f"{outcome.experiment.target_accuracy:g}")
+    shows = f"shows with {sum(one.shows)} of {len(one.shows)} seeds"
+    word = "holds" if one.holds else "does not hold"
+    return (
+        f"{label}: {expected.method} {_bound(expected)} times {one.other}: **{word}**; {shows} "
+        f"(ratios {', '.join(one.ratios)})"
+    )
+
+
+def _bound(expected: Expectation) -> str:
+    if expected.at_most is not None:
+        return f"at most {expected.at_most:g}"
+    return f"at least {expected.at_least:g}"
+
+
+def _paper_table(outcome: Outcome) -> str:
+    paper = outcome.experiment.paper
+    if paper is None:
+        return ""
+    target = f"{outcome.experiment.target_accuracy:g}"
+    lines = _header("ours / the paper's", outcome.runs)
+    for quantity, printed in paper.values.items():
+        rule = QUANTITIES[quantity]
+        ours = {name: outcome.spread(name, quantity).text(rule.form, rule.missing) for name in outcome.runs}
+        lines.append(_row(rule.label.format(target=target), _beside(ours, printed)))
+    for quantity, printed in paper.ratios.items():
+        label = QUANTITIES[quantity].label.format(target=target)
+        ours = {name: outcome.ratio(name, quantity).text(".2f", "unknown") for name in outcome.runs}
+        lines.append(_row(f"{label}, times that of {outcome.experiment.reference}", _beside(ours, printed)))
+    return _join(paper.table + ".", "\n".join(lines) if len(lines) > _HEADER_LINES else "", paper.note)
+
+
+def _beside(ours: Mapping[str, str], printed: Mapping[str, float]) -> list[str]:
+    return [
+        f"{value} / {printed[name]:g}" if name in printed else f"{value} / -" for name, value in ours.items()
+    ]
+
+
+def _header(corner: str, columns: Iterable[str]) -> list[str]:
+    names = list(columns)
+    return [_row(corner, names), "|---|" + "---|" * len(names)]
+
+
+def _row(label: str, cells: Iterable[str]) -> str:
+    return f"| {label} | {' | '.join(cells)} |" if label else f"| | {' | '.join(cells)} |"
+
+
+def _join(*blocks: str) -> str:
+    return "\n\n".join(block.rstrip("\n") for block in blocks if block) + "\n"
 
 
 def _caption(name: str) -> str:
-    return name.removesuffix(".png").replace("-", " ")
-
-
-def _megabytes(num_bytes: float) -> str:
-    return f"{num_bytes / 1e6:.2f}"
-
-
-def _number(value: float | None, form: str, missing: str = "none") -> str:
-    return missing if value is None else format(value, form)
+    return name.rpartition("/")[2].removesuffix(".png").replace("-", " ")

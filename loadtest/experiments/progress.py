@@ -23,10 +23,19 @@ Watch = Callable[[FedATClient, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class Progress:
-    """Shows each method's simulated time, version, accuracy and tiers. A context manager."""
+    """Shows each method's simulated time, version, accuracy and tiers. A context manager.
 
-    def __init__(self, settings: ExperimentSettings, console: Console) -> None:
+    Args:
+        settings: What is run.
+        console: Where to show it.
+        look_every_s: Seconds of the event loop between two looks; in virtual time these are simulated.
+    """
+
+    def __init__(
+        self, settings: ExperimentSettings, console: Console, look_every_s: float = _LOOK_EVERY_S
+    ) -> None:
         self._horizon_s = settings.horizon_s
+        self._look_every_s = look_every_s
         self._console = console
         self._bars = Bars(
             TextColumn("[bold]{task.description}"),
@@ -49,12 +58,18 @@ class Progress:
     ) -> None:
         self._bars.stop()
 
+    def keep(self, name: str) -> None:
+        """Say that a method's run is there already."""
+        self._bars.update(self._lines[name], completed=self._horizon_s, words="kept from an earlier run")
+        if not self._console.is_terminal:
+            self._say(f"{name}: kept from an earlier run")
+
     def watch(self, name: str) -> Watch:
         """What shows one method."""
         line = self._lines[name]
         self._bars.update(line, words="starts")
         if not self._console.is_terminal:
-            self._console.print(f"{name}: starts; {self._horizon_s:,.0f} simulated seconds", highlight=False)
+            self._say(f"{name}: starts; {self._horizon_s:,.0f} simulated seconds")
 
         async def watch(client: FedATClient, finished: asyncio.Event) -> None:
             await self._watch(line, client, finished)
@@ -75,9 +90,12 @@ class Progress:
             except NotNow as error:
                 self._bars.update(line, words=str(error))
             look += 1
-            await _wait(finished, _LOOK_EVERY_S)
+            await _wait(finished, self._look_every_s)
         if not self._console.is_terminal:
-            self._console.print(words, highlight=False)
+            self._say(words)
+
+    def _say(self, words: str) -> None:
+        self._console.print(words, highlight=False, soft_wrap=True)
 
 
 def describe(view: FederationView, accuracy: float | None) -> str:

@@ -1,13 +1,16 @@
-"""The report of an experiment: report.json for programs, report.md and figures for people."""
+"""The files of a report: report.json and evaluations.csv for programs, report.md and figures for people."""
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from loadtest.experiments.claims import judge
 from loadtest.experiments.figures import (
     draw_accuracy_over_bytes,
     draw_accuracy_over_time,
@@ -15,59 +18,18 @@ from loadtest.experiments.figures import (
     draw_tier_counts,
 )
 from loadtest.experiments.files import write_atomically
-from loadtest.experiments.markdown import to_markdown
-from loadtest.experiments.results import (
-    FINAL_SHARE,
-    SMOOTHING,
-    MethodRun,
-    Summary,
-    curve_of,
-    speedup,
-    summarise,
-)
-from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.markdown import compare_in_markdown, to_markdown
+from loadtest.experiments.outcome import Outcome
+from loadtest.experiments.quantities import QUANTITIES, Spread
+from loadtest.experiments.results import FINAL_SHARE, SMOOTHING, curve_of
+from loadtest.experiments.settings import REFERENCE as REFERENCE
 
-REFERENCE = "fedat"
-"""The method that the others are held against, if it was run."""
+_RULES = {"smoothing_evaluations": SMOOTHING, "final_share_of_horizon": FINAL_SHARE}
+_CURVE_COLUMNS = ("at_s", "wire_bytes", "accuracy", "variance")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """An experiment's settings and one summary a method, in the order they ran."""
-
-    settings: ExperimentSettings
-    methods: Mapping[str, Summary]
-
-    @property
-    def speedups(self) -> dict[str, float | None]:
-        """How many times less simulated time to the target the reference took than each other method."""
-        reference = self.methods.get(REFERENCE)
-        if reference is None:
-            return {}
-        others = {name: one for name, one in self.methods.items() if name != REFERENCE}
-        return {name: speedup(reference, one) for name, one in others.items()}
-
-
-def make_report(settings: ExperimentSettings, runs: Sequence[MethodRun]) -> Report:
-    """Reduce the runs to what is reported."""
-    return Report(settings, {run.name: summarise(run, settings.target_accuracy) for run in runs})
-
-
-def to_json(report: Report) -> dict[str, Any]:
-    """The report as plain values: the settings at the top level, `methods` by name."""
-    settings: dict[str, Any] = to_jsonable_python(asdict(report.settings))
-    methods: dict[str, Any] = to_jsonable_python({name: asdict(one) for name, one in report.methods.items()})
-    rules = {"smoothing_evaluations": SMOOTHING, "final_share_of_horizon": FINAL_SHARE}
-    return {
-        **settings,
-        "rules": rules,
-        "methods": methods,
-        "times_less_simulated_time": {REFERENCE: report.speedups},
-    }
-
-
-def write_report(settings: ExperimentSettings, runs: Sequence[MethodRun]) -> Path:
-    """Write report.json, report.md and the figures into the experiment's folder.
+def write_report(outcome: Outcome) -> Path:
+    """Write the report of one experiment with one seed into the experiment's folder.
 
     Returns:
         The path of report.md.
@@ -75,25 +37,106 @@ def write_report(settings: ExperimentSettings, runs: Sequence[MethodRun]) -> Pat
     Raises:
         OSError: If the folder cannot be written to.
     """
-    report = make_report(settings, runs)
-    figures = _figures(settings, runs)
-    for name, png in figures.items():
-        write_atomically(settings.out / name, png)
-    text = json.dumps(to_json(report), indent=2, allow_nan=False) + "\n"
-    write_atomically(settings.out / "report.json", text.encode())
-    path = settings.out / "report.md"
-    write_atomically(path, to_markdown(report.settings, report.methods, report.speedups, figures).encode())
-    return path
+    figures = _figures(outcome)
+    text = to_markdown(outcome, figures)
+    return _write(outcome.experiment.out, text, to_json(outcome), [outcome], figures)
 
 
-def _figures(settings: ExperimentSettings, runs: Sequence[MethodRun]) -> dict[str, bytes]:
-    curves = {run.name: curve_of(run) for run in runs}
-    figures = {
-        "accuracy-over-time.png": draw_accuracy_over_time(curves, settings.target_accuracy),
-        "accuracy-over-bytes.png": draw_accuracy_over_bytes(curves, settings.target_accuracy),
+def write_comparison(outcomes: Sequence[Outcome], out: Path) -> Path:
+    """Write the report of several experiments; each one's figures go into a folder of its name.
+
+    Returns:
+        The path of report.md.
+
+    Raises:
+        OSError: If `out` cannot be written to.
+    """
+    drawn = {one.experiment.name: _figures(one, f"{one.experiment.name}/") for one in outcomes}
+    text = compare_in_markdown(outcomes, drawn)
+    figures = {file: png for by_file in drawn.values() for file, png in by_file.items()}
+    return _write(out, text, compare_in_json(outcomes), outcomes, figures)
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome with one seed as plain values: the experiment at the top level, `methods` by name."""
+    return _plain(
+        {
+            **outcome.experiment.model_dump(mode="json"),
+            "rules": _RULES,
+            "methods": {name: asdict(one) for name, (one,) in outcome.summaries.items()},
+            "times_less_simulated_time": {
+                outcome.experiment.reference: {name: one.values[0] for name, one in outcome.speedups.items()}
+            },
+            "verdicts": _verdicts(outcome),
+        }
+    )
+
+
+def compare_in_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Outcomes as plain values: by experiment the verdicts, the spread, and every seed as in `to_json`."""
+    return {"experiments": {one.experiment.name: _over_seeds(one) for one in outcomes}}
+
+
+def _over_seeds(outcome: Outcome) -> dict[str, Any]:
+    spread = {
+        method: {name: _spread(outcome.spread(method, name)) for name in QUANTITIES}
+        for method in outcome.runs
     }
-    for run in runs:
-        if len(run.federation.update_counts) > 1 and run.metrics.versions:
-            figures[f"tier-counts-{run.name}.png"] = draw_tier_counts(run.metrics.versions)
-            figures[f"mixing-weights-{run.name}.png"] = draw_mixing_weights(run.metrics.versions)
+    seeds = [to_json(one) for one in outcome.by_seed()]
+    return _plain({"verdicts": _verdicts(outcome), "spread": spread, "seeds": seeds})
+
+
+def _spread(over: Spread) -> dict[str, Any]:
+    return {"mean": over.mean, "min": over.min, "max": over.max, "seeds_with_a_value": len(over.known)}
+
+
+def _verdicts(outcome: Outcome) -> list[dict[str, Any]]:
+    return [{**asdict(one), "holds": one.holds} for one in judge(outcome)]
+
+
+def _plain(values: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever a report holds
+    plain: dict[str, Any] = to_jsonable_python(values)
+    return plain
+
+
+def _figures(outcome: Outcome, folder: str = "") -> dict[str, bytes]:
+    """By file name; the tiers are those of the first seed."""
+    curves = {name: [curve_of(run) for run in runs] for name, runs in outcome.runs.items()}
+    target = outcome.experiment.target_accuracy
+    figures = {
+        f"{folder}accuracy-over-time.png": draw_accuracy_over_time(curves, target),
+        f"{folder}accuracy-over-bytes.png": draw_accuracy_over_bytes(curves, target),
+    }
+    for name, (first, *_) in outcome.runs.items():
+        if len(first.federation.update_counts) > 1 and first.metrics.versions:
+            figures[f"{folder}tier-counts-{name}.png"] = draw_tier_counts(first.metrics.versions)
+            if outcome.experiment.method_of(name).participation.name == "fedat":
+                figures[f"{folder}mixing-weights-{name}.png"] = draw_mixing_weights(first.metrics.versions)
     return figures
+
+
+def _write(
+    out: Path, text: str, values: dict[str, Any], outcomes: Sequence[Outcome], figures: Mapping[str, bytes]
+) -> Path:
+    for name, png in figures.items():
+        write_atomically(out / name, png)
+    write_atomically(out / "evaluations.csv", _to_csv(outcomes).encode())
+    write_atomically(out / "report.json", (json.dumps(values, indent=2, allow_nan=False) + "\n").encode())
+    write_atomically(out / "report.md", text.encode())
+    return out / "report.md"
+
+
+def _to_csv(outcomes: Sequence[Outcome]) -> str:
+    """One row an evaluation."""
+    lines = StringIO()
+    table = csv.writer(lines, lineterminator="\n")
+    table.writerow(("experiment", "method", "seed", "version", *_CURVE_COLUMNS))
+    for outcome in outcomes:
+        for name, runs in outcome.runs.items():
+            for seed, run in zip(outcome.seeds, runs, strict=True):
+                curve = curve_of(run)
+                columns = (getattr(curve, column) for column in ("version", *_CURVE_COLUMNS))
+                table.writerows(
+                    (outcome.experiment.name, name, seed, *row) for row in zip(*columns, strict=True)
+                )
+    return lines.getvalue()

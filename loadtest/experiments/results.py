@@ -47,15 +47,17 @@ class MethodRun:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A method's evaluations in the order of their versions; all four have the same length.
+    """A method's evaluations in the order of their versions; all attributes have the same length.
 
     Attributes:
+        version: Which version was evaluated.
         at_s: When each version was published.
         accuracy: Sample-weighted mean over clients.
         variance: Population variance of the accuracy over clients.
         wire_bytes: Bytes of training, both directions, that had led to it.
     """
 
+    version: tuple[int, ...]
     at_s: tuple[float, ...]
     accuracy: tuple[float, ...]
     variance: tuple[float, ...]
@@ -166,6 +168,7 @@ def curve_of(run: MethodRun) -> Curve:
     # Version 0 is the initial model: at the start, for nothing.
     points = sorted(run.metrics.evaluations, key=lambda point: point.version)
     return Curve(
+        version=tuple(p.version for p in points),
         at_s=tuple(published_s.get(p.version, 0.0) for p in points),
         accuracy=tuple(p.accuracy for p in points),
         variance=tuple(p.client_accuracy_variance for p in points),

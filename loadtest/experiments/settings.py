@@ -1,10 +1,25 @@
-"""What an experiment is: one set of conditions under which several methods run."""
+"""What an experiment is run under: one set of conditions for several methods."""
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Self
 
-from fedat_service.errors import ConfigError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from fedat_service.errors import ConfigError, Unprocessable
+from fedat_service.wire.presets import PRESETS, resolve
+from fedat_service.wire.settings import Float, Int, Method, Name, Seed, Strict
+
+REFERENCE = "fedat"
+"""What other methods are held against, if an experiment says nothing else."""
+
+Count = Annotated[Int, Field(ge=1, le=1_000_000)]
+Duration = Annotated[Float, Field(gt=0, le=1e9)]
+
+_APART = {
+    *("methods", "method", "reference", "target_accuracy", "processes", "out", "rate"),
+    *("epochs", "batch_size", "lr", "prox_mu"),
+}
+"""Fields that change no simulation, or only by way of its method."""
 
 
 def default_rate(data: str) -> float:
@@ -12,76 +27,181 @@ def default_rate(data: str) -> float:
     return 30.0 if data == "digits" else 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentSettings:
+class MethodTable(Strict):
+    """A method of the experiment's own: a preset, and what is different about it on each axis."""
+
+    preset: str | None = None
+    participation: dict[str, Any] = Field(default_factory=dict)
+    schedule: dict[str, Any] = Field(default_factory=dict)
+    solver: dict[str, Any] = Field(default_factory=dict)
+    server: dict[str, Any] = Field(default_factory=dict)
+    codec: dict[str, Any] = Field(default_factory=dict)
+
+
+class ExperimentSettings(Strict):
     """Conditions that are the same for every method, and where the results go.
 
-    Attributes:
-        methods: Presets to run, in this order.
-        data: `digits`, `fashion-mnist`, or the path of a folder of images.
-        data_dir: The only folder to look in for data.
-        limit_per_class: Use only so many images of every class; more make rounds that outlast their latency.
-        model: Network that all clients train; `cnn` is FedAT's.
-        num_clients: Clients in all; each holds its part of the data.
-        num_tiers: Tiers of the methods that have them.
-        cohort_size: Clients in a round: of everybody for FedAvg, of one tier for FedAT (the same |S|).
-        deadline_s: Simulated seconds after which a round goes on without the missing; what a drop-out costs.
-        partition: How examples are shared out; `shards:2` gives a client two shards, of two classes or one.
-        latency: Latency model; `fedat` is the paper's: five equal parts, up to 30 s more for the slowest.
-        compute_s: Simulated seconds of local work, before the latency of a client's part.
-        num_unstable: Clients that drop out for good at a random time.
-        horizon_s: Simulated seconds that each method runs.
-        rate: Simulated seconds in a real one. Too high, and real training outlasts the simulated latency.
-        epochs: Local epochs of a round.
-        batch_size: Examples in a local step.
-        lr: Local learning rate.
-        prox_mu: Weight of the proximal term of tiered methods (FedAT's lambda).
-        target_accuracy: What the time to target counts to.
-        evaluate_every_s: Simulated seconds between two looks at the newest version.
-        seed: Of partition, latencies, cohorts, initial model and batches alike.
-        processes: Training processes.
-        out: Folder of the results.
-
     Raises:
-        ConfigError: If a number makes no sense.
+        ConfigError: If a value makes no sense; the message names its field.
     """
 
-    methods: tuple[str, ...] = ("fedavg", "fedat")
-    data: str = "digits"
-    data_dir: Path | None = None
-    limit_per_class: int | None = 180
-    model: str = "cnn"
-    num_clients: int = 50
-    num_tiers: int = 5
-    cohort_size: int = 8
-    deadline_s: float = 90.0
-    partition: str = "shards:2"
-    latency: str = "fedat"
-    compute_s: float = 20.0
-    num_unstable: int = 5
-    horizon_s: float = 1800.0
-    rate: float = 30.0
-    epochs: int = 3
-    batch_size: int = 10
-    lr: float = 0.01
-    prox_mu: float = 0.4
-    target_accuracy: float = 0.55
-    evaluate_every_s: float = 10.0
-    seed: int = 0
-    processes: int = 2
-    out: Path = Path("runs/demo")
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
-    def __post_init__(self) -> None:
-        for name in ("num_clients", "num_tiers", "cohort_size", "epochs", "batch_size", "processes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("horizon_s", "rate", "lr", "compute_s", "deadline_s", "evaluate_every_s"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"{name} must be a positive number, got {value!r}")
-        if not 0 < self.target_accuracy <= 1:
-            raise ConfigError(f"target_accuracy must lie in 0..1, got {self.target_accuracy!r}")
-        if not 0 <= self.num_unstable < self.num_clients:
-            raise ConfigError(f"num_unstable must lie in 0..{self.num_clients - 1}, got {self.num_unstable}")
-        if not self.methods:
-            raise ConfigError("an experiment needs at least one method")
+    methods: Annotated[tuple[Name, ...], Field(min_length=1)] = ("fedavg", "fedat")
+    """Methods to run, in this order: presets, or names of `method` tables."""
+
+    method: dict[Name, MethodTable] = Field(default_factory=dict)
+    """Methods of the experiment's own; a table without `preset` is about the preset of its name."""
+
+    reference: Name = REFERENCE
+    """The method that the others are held against, if it runs."""
+
+    data: str = "digits"
+    """digits, fashion-mnist, mnist, vader, or the path of an image folder or zip."""
+
+    data_dir: Path | None = None
+    """The only folder to look in for data."""
+
+    limit_per_class: Count | None = 180
+    """Use only so many examples of every class. On a real clock more make rounds outlast their latency."""
+
+    model: str = "cnn"
+    """Network that all clients train: logistic, mlp, cnn (FedAT's), mnist-cnn, leaf-cnn, resnet20-lama ..."""
+
+    num_clients: Count = 50
+    """Simulated clients; each holds its part of the data."""
+
+    num_tiers: Annotated[Int, Field(ge=1, le=256)] = 5
+    """Tiers of the methods that have them."""
+
+    cohort_size: Count = 8
+    """Most clients in one round: of everybody for FedAvg, of one tier for FedAT (the same |S|)."""
+
+    deadline_s: Duration = 90.0
+    """Simulated seconds after which a round goes on without the missing; what a drop-out costs."""
+
+    partition: str = "shards:2"
+    """How examples are shared out: iid, shards:2, classes:2 (classes a client), dirichlet:0.1, natural:8 ..."""
+
+    latency: str = "fedat"
+    """Delay of every round: fedat (the paper's five parts, up to 30 s), uniform:0:5, lognormal:1:0.5 ..."""
+
+    compute_s: Duration = 20.0
+    """Simulated seconds of computing in every round, before the delay."""
+
+    num_unstable: Annotated[Int, Field(ge=0)] = 5
+    """Clients that drop out for good at a random time."""
+
+    horizon_s: Duration = 1800.0
+    """Simulated seconds that each method runs."""
+
+    rate: Duration = 30.0
+    """Simulated seconds in a real one; `fedat demo` takes 15 for other data than digits."""
+
+    epochs: Annotated[Int, Field(ge=1, le=10_000)] = 3
+    """Local epochs of a round."""
+
+    batch_size: Count = 10
+    """Examples in a local step."""
+
+    lr: Annotated[Float, Field(gt=0, le=1e3)] = 0.01
+    """Local learning rate."""
+
+    prox_mu: Annotated[Float, Field(ge=0, le=1e6)] = 0.4
+    """Weight of FedAT's proximal term (lambda)."""
+
+    target_accuracy: Annotated[Float, Field(gt=0, le=1)] = 0.55
+    """What the time to target counts to, 0 to 1."""
+
+    evaluate_every_s: Duration = 10.0
+    """Simulated seconds between two evaluations of the newest version."""
+
+    seed: Seed = 0
+    """Of partition, latencies, drop-outs, cohorts, initial model and batches alike."""
+
+    processes: Annotated[Int, Field(ge=1, le=1024)] = 2
+    """Processes that train; one a core is best."""
+
+    out: Path = Path("runs/demo")
+    """Folder of the results."""
+
+    def __init__(self, **fields: Any) -> None:  # noqa: ANN401 - checked here
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise config_error(error) from error
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.num_unstable >= self.num_clients:
+            raise ValueError(f"num_unstable must lie in 0..{self.num_clients - 1}, got {self.num_unstable}")
+        if len(set(self.methods)) < len(self.methods):
+            raise ValueError(f"methods: one of them is there twice: {', '.join(self.methods)}")
+        for name in (*self.methods, *self.method):
+            self.method_of(name)
+        self.require_methods("reference", self.reference)
+        return self
+
+    def require_methods(self, field: str, *names: str) -> None:
+        """Refuse names of methods that could not even be run.
+
+        Raises:
+            ConfigError: If there are any.
+        """
+        if strange := set(names) - {*PRESETS, *self.method}:
+            raise ConfigError(f"{field}: there is no method {', '.join(sorted(strange))}")
+
+    def changed(self, **fields: Any) -> Self:  # noqa: ANN401 - checked as at the first time
+        """A copy with other values."""
+        return type(self)(**{**dict(self), **fields})
+
+    def method_of(self, name: str) -> Method:
+        """A method as it is run: its preset, then the experiment's local work, then its own table.
+
+        Raises:
+            ConfigError: If there is no such preset, or the values make no method.
+        """
+        table = self.method.get(name, MethodTable())
+        try:
+            preset = resolve(table.preset or name)
+        except Unprocessable as error:
+            raise ConfigError(f"{f'method.{name}' if name in self.method else 'methods'}: {error}") from error
+        work: dict[str, Any] = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
+        if preset.participation.name == "fedat":
+            work["prox_mu"] = self.prox_mu
+        axes = preset.model_dump()
+        axes["solver"].update(work)
+        for axis, values in axes.items():
+            values.update(getattr(table, axis))
+        try:
+            return Method.model_validate(axes)
+        except ValidationError as error:
+            raise config_error(error, "method", name) from error
+
+    def log_of(self, name: str) -> Path:
+        """Where a method's event log is kept."""
+        return self.out / ("events.jsonl" if name == self.reference else f"events-{name}.jsonl")
+
+    def conditions_of(self, name: str) -> dict[str, Any]:
+        """All that a method's simulation follows from, as plain values."""
+        fields = set(ExperimentSettings.model_fields) - _APART
+        return {
+            **self.model_dump(mode="json", include=fields),
+            "method": self.method_of(name).model_dump(mode="json"),
+        }
+
+
+def config_error(error: ValidationError, *within: str) -> ConfigError:
+    """Say in one line which fields are wrong, and why."""
+    return ConfigError("; ".join(_complaint(one, within) for one in error.errors()))
+
+
+def _complaint(one: Any, within: tuple[str, ...]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    where = ".".join(str(part) for part in (*within, *one["loc"]) if part != "[key]")
+    if one["type"] == "extra_forbidden":
+        return f"{where}: there is no such setting"
+    if one["type"] == "value_error":
+        # A reason of our own; it holds the value.
+        return f"{where}: {one['ctx']['error']}" if where else str(one["ctx"]["error"])
+    given = f", got {one['input']!r}" if isinstance(one["input"], str | int | float) else ""
+    return f"{where}: {one['msg']}{given}"

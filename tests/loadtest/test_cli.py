@@ -1,3 +1,4 @@
+import io
 import os
 import signal
 import subprocess
@@ -5,6 +6,7 @@ import sys
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fedat_service.errors import ConfigError
@@ -18,11 +20,24 @@ def app():
     return app
 
 
-@pytest.mark.parametrize("command", ["demo", "bench"])
-def test_help_works(app, command):
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("demo", "--target-accuracy"),
+        ("simulate", "--horizon"),
+        ("compare", "--seeds"),
+        ("bench", "--only"),
+    ],
+)
+def test_help_works(app, command, option):
     result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
-    assert "--only" in result.output if command == "bench" else "--target-accuracy" in result.output
+    assert option in result.output
+
+
+def test_help_lists_the_experiments_of_the_package(app):
+    result = CliRunner().invoke(app, ["simulate", "--help"], env={"COLUMNS": "200"})
+    assert "fashion-mnist-2class" in result.output
 
 
 def test_help_needs_neither_torch_nor_matplotlib():
@@ -34,6 +49,61 @@ def test_help_needs_neither_torch_nor_matplotlib():
 def test_settings_that_make_no_sense_are_refused(app):
     result = CliRunner().invoke(app, ["demo", "--rate", "-1"])
     assert isinstance(result.exception, ConfigError)
+
+
+def test_an_unknown_experiment_is_refused(app):
+    result = CliRunner().invoke(app, ["compare", "fedat-on-mars"])
+    assert isinstance(result.exception, ConfigError)
+
+
+SMALL = """
+methods = ["fedat"]
+model = "logistic"
+limit_per_class = 20
+num_clients = 9
+num_tiers = 3
+cohort_size = 2
+num_unstable = 2
+evaluate_every_s = 20.0
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_a_simulation_leaves_its_log_and_report_and_the_same_seed_the_same_log(app, small, tmp_path):
+    for out, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        arguments = ["--engine", "inline", "--horizon", "100", "--seed", seed, "--out", str(tmp_path / out)]
+        result = CliRunner().invoke(app, ["simulate", str(small), *arguments], catch_exceptions=False)
+        assert result.exit_code == 0
+        assert f"Report: {tmp_path / out / 'report.md'}" in result.output.replace("\n", "")
+    first, again, other = [(tmp_path / out / "events.jsonl").read_bytes() for out in "abc"]
+    assert first == again
+    assert first != other
+
+
+def test_a_comparison_of_files_leaves_one_report(app, small, tmp_path):
+    out = tmp_path / "out"
+    arguments = ["--seeds", "2", "--engine", "inline", "--horizon", "60", "--out", str(out)]
+    result = CliRunner().invoke(app, ["compare", str(small), *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "with the seeds 0, 1" in (out / "report.md").read_text()
+    assert (out / "runs" / "small" / "seed-1" / "events.jsonl").stat().st_size
+
+
+def interrupt():
+    with cli._resumable(Console(file=io.StringIO())):
+        raise KeyboardInterrupt
+
+
+def test_after_an_interrupt_nothing_finished_is_lost():
+    with pytest.raises(typer.Exit) as left:
+        interrupt()
+    assert left.value.exit_code == 130
 
 
 def terminate_oneself():

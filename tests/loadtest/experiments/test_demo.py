@@ -7,7 +7,8 @@ from rich.console import Console
 
 from fedat_service.errors import ConfigError, FleetFailed
 from fedat_service.wire.messages import ManifestMessage, TensorMessage
-from loadtest.experiments.demo import federation_of, fleet_of, method_of, run_demo
+from loadtest.experiments import Experiment
+from loadtest.experiments.demo import federation_of, fleet_of, run_demo
 from loadtest.experiments.settings import ExperimentSettings
 
 URL = "http://127.0.0.1:1"
@@ -15,7 +16,8 @@ MANIFEST = ManifestMessage(tensors=(TensorMessage(name="fc.weight", shape=(2, 2)
 
 
 def tiny(out, **changes):
-    return ExperimentSettings(
+    return Experiment(
+        name="demo",
         num_clients=6,
         num_tiers=2,
         cohort_size=2,
@@ -57,22 +59,9 @@ def test_training_starts_with_all_clients_and_ends_at_the_horizon():
     assert federation.stop.max_time_s == 99
 
 
-def test_methods_differ_by_tiers_proximal_term_and_codec_only():
-    settings = ExperimentSettings(lr=0.02, epochs=4, batch_size=7, prox_mu=0.3)
-    fedavg, fedat = (method_of(name, settings) for name in ("fedavg", "fedat"))
-    assert fedat.solver.prox_mu == 0.3
-    assert fedavg.solver.prox_mu == 0.0
-    assert fedat.solver.model_copy(update={"prox_mu": 0.0}) == fedavg.solver
-    assert (fedavg.solver.lr, fedavg.solver.epochs, fedavg.solver.batch_size) == (0.02, 4, 7)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"lr": 1e9}, {"cohort_size": 10**9}, {"processes": 100}, {"deadline_s": 1e12}]
-)
-def test_settings_out_of_bounds_are_refused_by_name(changes):
-    settings = ExperimentSettings(**changes)
-    with pytest.raises(ConfigError):
-        (federation_of("fedat", settings, MANIFEST), fleet_of("fedat", settings, URL))
+def test_more_processes_than_clients_are_refused_by_number():
+    with pytest.raises(ConfigError, match="100 processes for 50 clients"):
+        fleet_of("fedat", ExperimentSettings(processes=100), URL)
 
 
 @pytest.mark.e2e

@@ -72,3 +72,10 @@ async def test_a_service_out_of_reach_does_not_end_the_watch(run):
     with Progress(ExperimentSettings(), Console(file=io.StringIO())) as progress:
         async with watched(progress, Federation(run, fails=1)):
             await asyncio.sleep(0)
+
+
+def test_a_run_that_is_there_already_is_said_to_be_kept():
+    output = io.StringIO()
+    with Progress(ExperimentSettings(), Console(file=output, width=200)) as progress:
+        progress.keep("fedat")
+    assert "fedat: kept from an earlier run" in output.getvalue()

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from loadtest.experiments.settings import ExperimentSettings
@@ -28,14 +26,14 @@ def log_of(tmp_path):
 
     def run(engine, **fields):
         out = tmp_path / f"{engine}-{len(list(tmp_path.iterdir()))}"
-        simulate("fedat", replace(SMALL, out=out, **fields), unseen, engine)
+        simulate("fedat", SMALL.changed(out=out, **fields), unseen, engine)
         return (out / "events.jsonl").read_bytes()
 
     return run
 
 
 def test_a_simulation_is_over_when_its_time_is(tmp_path):
-    run = simulate("fedat", replace(SMALL, out=tmp_path), unseen, "inline")
+    run = simulate("fedat", SMALL.changed(out=tmp_path), unseen, "inline")
     assert run.federation.status == "finished"
     assert run.federation.now_s == pytest.approx(200.0, abs=0.001)
     assert run.metrics.versions[-1].at_s <= 200.0
