@@ -1,4 +1,4 @@
-"""Commands of the load tests: `demo`, `simulate`, `compare` and `bench`."""
+"""Commands of the load tests: `demo`, `simulate`, `compare`, `what-if` and `bench`."""
 
 import json
 import signal
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(demo)
     app.command()(simulate)
     app.command()(compare)
+    app.command()(what_if)
     app.command()(bench)
 
 
@@ -96,6 +97,24 @@ def compare(
     with _resumable(console):
         done = run(chosen, range(seeds), out, simulate=_on(engine), console=console, fresh=fresh)
     _tell(console, done.report)
+
+
+def what_if(
+    log: Annotated[Path, typer.Argument(help="An event log, ....events.jsonl.", exists=True, dir_okay=False)],
+    tiers: Annotated[int, typer.Option(help="Largest number of tiers.", min=1)] = 10,
+    cohort: Annotated[int, typer.Option(help="Clients in a round of one tier.", min=1)] = 10,
+    out: Annotated[Path | None, typer.Option(help="Where to draw a figure, FILE.png.")] = None,
+) -> None:
+    """Predict how fast a federation would go with other numbers of tiers, from the latencies in its log."""
+    from loadtest.experiments.what_if import predict, recorded, to_table
+
+    predictions = predict(recorded(log), tiers, cohort)
+    sys.stdout.write(to_table(predictions))
+    if out is not None:
+        from loadtest.experiments.figures import draw_what_if
+        from loadtest.experiments.files import write_atomically
+
+        write_atomically(out, draw_what_if(predictions))
 
 
 def bench(

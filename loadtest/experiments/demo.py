@@ -12,6 +12,7 @@ from rich.console import Console
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import Rounds, Stop, Tiering
 from loadtest.experiments.experiment import Experiment
+from loadtest.experiments.files import keep_log
 from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.progress import Progress, Watch
 from loadtest.experiments.report import write_report
@@ -61,10 +62,11 @@ async def run_method(name: str, settings: ExperimentSettings, watch: Watch) -> M
     settings.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=settings.out, prefix=f".{name}-") as folder:
         events = Path(folder)
-        with running(fedat_serve(settings.rate, events), settings.out / "logs" / f"{name}.log") as service:
+        command = fedat_serve(settings.rate, events, keep_updates=settings.keep_updates)
+        with running(command, settings.out / "logs" / f"{name}.log") as service:
             run = await _train(name, settings, service.url, watch)
         # The service has ended: its log is whole.
-        (events / f"{name}.events.jsonl").replace(settings.log_of(name))
+        keep_log(events / f"{name}.events.jsonl", settings.log_of(name))
     return run
 
 

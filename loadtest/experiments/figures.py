@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedat_service.wire.views import VersionPoint
 from loadtest.experiments.results import SMOOTHING, Curve, centred_means
+from loadtest.experiments.what_if import Prediction
 
 _STYLES = tuple(
     zip(("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"), cycle(("-", "--", "-.")))
@@ -90,6 +91,19 @@ def _common(
     first, last = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
     grid = np.linspace(first, max(first, last), _GRID)
     return grid, np.array([np.interp(grid, x, y) for x, y in lines])
+
+
+def draw_what_if(predictions: Sequence[Prediction]) -> bytes:
+    """Predicted seconds a version, and of the slowest tier's round, for every number of tiers: a PNG."""
+    figure, axes = _blank("tiers", "simulated seconds")
+    tiers = [one.num_tiers for one in predictions]
+    (version, _), (slowest, style) = _STYLES[:2]
+    axes.plot(tiers, [one.version_s for one in predictions], color=version, marker="o", label="a version")
+    rounds = [max(one.round_s) for one in predictions]
+    axes.plot(tiers, rounds, color=slowest, linestyle=style, marker="s", label="a round of the slowest tier")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="best")
+    return _png(figure)
 
 
 def _draw_tiers(label: str, versions: Sequence[VersionPoint], rows: Sequence[Sequence[float]]) -> bytes:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from fedat_service.store.jsonl import bodies_path
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` to `path`: a reader sees the old file or the new one, never a part.
@@ -17,3 +19,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def keep_log(written: Path, log: Path) -> None:
+    """Move a whole event log to its place, with the updates if they were kept beside it."""
+    if bodies_path(written).exists():
+        bodies_path(written).replace(bodies_path(log))
+    written.replace(log)

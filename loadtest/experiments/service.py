@@ -33,10 +33,12 @@ class ServiceProcess:
     pid: int
 
 
-def fedat_serve(rate: float, event_log: Path | None = None) -> list[str]:
+def fedat_serve(rate: float, event_log: Path | None = None, *, keep_updates: bool = False) -> list[str]:
     """The command that starts this package's service; its port is added by `running`."""
     command = [sys.executable, "-m", "fedat_service.cli", "serve", "--host", _HOST, "--rate", str(rate)]
-    return command if event_log is None else [*command, "--event-log", str(event_log)]
+    if event_log is not None:
+        command += ["--event-log", str(event_log)]
+    return [*command, "--keep-updates"] if keep_updates else command
 
 
 @contextmanager

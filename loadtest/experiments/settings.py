@@ -16,7 +16,7 @@ Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]
 
 _APART = {
-    *("methods", "method", "reference", "target_accuracy", "processes", "out", "rate"),
+    *("methods", "method", "reference", "target_accuracy", "processes", "out", "rate", "keep_updates"),
     *("epochs", "batch_size", "lr", "prox_mu"),
 }
 """Fields that change no simulation, or only by way of its method."""
@@ -81,7 +81,7 @@ class ExperimentSettings(Strict):
     """Simulated seconds after which a round goes on without the missing; what a drop-out costs."""
 
     partition: str = "shards:2"
-    """How examples are shared out: iid, shards:2, classes:2 (classes a client), dirichlet:0.1, natural:8 ..."""
+    """How examples are shared out: iid, shards:2, classes:2 (classes a client), dirichlet:0.1 ..."""
 
     latency: str = "fedat"
     """Delay of every round: fedat (the paper's five parts, up to 30 s), uniform:0:5, lognormal:1:0.5 ..."""
@@ -124,6 +124,9 @@ class ExperimentSettings(Strict):
 
     out: Path = Path("runs/demo")
     """Folder of the results."""
+
+    keep_updates: bool = False
+    """Keep the updates beside the event logs, so that `fedat replay --verify` can check every version."""
 
     def __init__(self, **fields: Any) -> None:  # noqa: ANN401 - checked here
         try:

@@ -16,8 +16,8 @@ from fedat_service.store.jsonl import JsonLinesStore
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import ManifestMessage
 from loadtest.experiments.demo import federation_of, fleet_of
+from loadtest.experiments.files import keep_log
 from loadtest.experiments.progress import Watch
-from loadtest.experiments.report import REFERENCE
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings
 from workers.client import AppConnection, FedATClient
@@ -58,11 +58,9 @@ def simulate(
         TemporaryDirectory(dir=settings.out, prefix=f".{name}-") as folder,
         open_pool(engine, settings.processes) as pool,
     ):
-        events = Path(folder)
-        run = run_virtual(_run(name, settings, fleet, pool, JsonLinesStore(events), watch))
-        (events / f"{name}.events.jsonl").replace(
-            settings.out / ("events.jsonl" if name == REFERENCE else f"events-{name}.jsonl")
-        )
+        store = JsonLinesStore(Path(folder), keeps_bodies=settings.keep_updates)
+        run = run_virtual(_run(name, settings, fleet, pool, store, watch))
+        keep_log(Path(folder) / f"{name}.events.jsonl", settings.log_of(name))
     return run
 
 

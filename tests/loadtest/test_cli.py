@@ -1,4 +1,5 @@
 import io
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fedat_service.errors import ConfigError
+from fedat_service.federation.events import TaskDelivered, UpdateAccepted, to_record
 from loadtest import cli
 
 
@@ -115,3 +117,20 @@ def test_a_termination_unwinds():
     with pytest.raises(SystemExit):
         terminate_oneself()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_what_if_predicts_from_a_log(app, tmp_path):
+    events = [
+        TaskDelivered(0.0, "t0.r1.s0.a"),
+        TaskDelivered(0.0, "t0.r1.s0.b"),
+        UpdateAccepted(1.0, "t0.r1.s0.a", 10, "x"),
+        UpdateAccepted(3.0, "t0.r1.s0.b", 10, "y"),
+    ]
+    log, figure = tmp_path / "f.events.jsonl", tmp_path / "f.png"
+    log.write_text("".join(json.dumps(to_record(event)) + "\n" for event in events))
+    outcome = CliRunner().invoke(
+        app, ["what-if", str(log), "--tiers", "2", "--cohort", "1", "--out", str(figure)]
+    )
+    assert outcome.exit_code == 0
+    assert "| 2 | 1.0, 3.0 | 0.75 | unknown |" in outcome.stdout
+    assert figure.read_bytes().startswith(b"\x89PNG")

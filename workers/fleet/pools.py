@@ -1,6 +1,7 @@
 """Where a simulation's arithmetic runs: in its own process, in a pool of processes, or on a Ray cluster."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -75,12 +76,15 @@ class RayExecutor(Executor):
             raise ConfigError("the ray engine needs the extra: pip install 'fedat-service[ray]'") from error
         self._ray: Any = ray
         self._remote: dict[Callable[..., Any], Any] = {}
+        terminate = signal.getsignal(signal.SIGTERM)
         if "RAY_ADDRESS" in os.environ:
             ray.init(log_to_driver=False)
         else:
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             ray.init(num_cpus=num_processes, include_dashboard=False, log_to_driver=False)
+        # Ray takes the signal for itself; whoever started us ends us in order.
+        signal.signal(signal.SIGTERM, terminate)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See `concurrent.futures.Executor`."""

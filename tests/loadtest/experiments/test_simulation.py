@@ -1,5 +1,6 @@
 import pytest
 
+from fedat_service.coordinator.replay import replay
 from loadtest.experiments.settings import ExperimentSettings
 from loadtest.experiments.simulation import simulate
 
@@ -47,7 +48,14 @@ def test_one_seed_gives_one_log_whatever_trains_and_another_seed_another(log_of)
     assert log_of("inline", seed=1) != inline
 
 
-@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_ray_gives_the_same_log(log_of):
     pytest.importorskip("ray")
     assert log_of("ray") == log_of("inline")
+
+
+def test_what_was_simulated_can_be_verified_from_its_log(tmp_path):
+    run = simulate("fedat", SMALL.changed(out=tmp_path, keep_updates=True), unseen, "inline")
+    (played,) = replay(tmp_path / "events.jsonl", verify=True)
+    assert played.verified == list(range(1, run.federation.version + 1))
+    assert not played.differing
