@@ -12,7 +12,7 @@ from fedat_service.errors import LogDamaged, RequestError, WireError
 from fedat_service.federation.effects import AddUpdate, DropRound, MakeVersion
 from fedat_service.federation.events import ModelUploaded, VersionPublished
 from fedat_service.federation.spec import Spec
-from fedat_service.federation.state import State, initial_state
+from fedat_service.federation.state import State, initial_state, versions_in_use
 from fedat_service.federation.transition import transition
 from fedat_service.params import initial_model
 from fedat_service.store.base import Record
@@ -85,6 +85,8 @@ class _Player:
         if isinstance(record.event, VersionPublished):
             same = self._digests.pop(record.event.version) == record.event.digest
             (self.replayed.verified if same else self.replayed.differing).append(record.event.version)
+            if self._arithmetic is not None:
+                self._arithmetic.keep_only(versions_in_use(self.replayed.state))
 
     def _perform(self, effect: object, record: Record) -> None:
         if self._arithmetic is None:

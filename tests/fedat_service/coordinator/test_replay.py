@@ -1,152 +1,122 @@
-"""A federation with its arrays: the log and the updates alone give the same models, bit for bit."""
-
 import json
 
-import numpy as np
+import httpx
 import pytest
+from typer.testing import CliRunner
 
-from fedat_service.coordinator.arithmetic import Arithmetic
-from fedat_service.errors import Gone
-from fedat_service.federation.effects import AddUpdate, DropRound, MakeVersion
-from fedat_service.federation.events import (
-    ClientRegistered,
-    ClientReturned,
-    DeadlinePassed,
-    TaskDelivered,
-    UpdateAccepted,
-    VersionPublished,
-    from_record,
-    to_record,
-)
-from fedat_service.federation.spec import Spec
-from fedat_service.federation.state import initial_state, next_deadline_s, versions_in_use
-from fedat_service.federation.transition import transition
-from fedat_service.params import Model, initial_model
-from fedat_service.wire.bundle import Bundle, model_entries
-from fedat_service.wire.codecs import make_codec
-from fedat_service.wire.messages import CreateFederation, ManifestMessage, TensorMessage
-
-TENSORS = (
-    TensorMessage(name="fc.weight", shape=(8, 5)),
-    TensorMessage(name="norm.running_var", shape=(5,), trainable=False),
-    TensorMessage(name="norm.count", shape=(), dtype="int64"),
-)
-NAMES = [f"c{i}" for i in range(8)]
+from fedat_service.cli import build
+from fedat_service.coordinator.replay import replay
+from fedat_service.errors import LogDamaged
+from fedat_service.http.app import create_app
+from fedat_service.store.jsonl import JsonLinesStore, bodies_path
 
 
-def spec_of(participation, codec):
-    message = {
-        "name": "f",
-        "manifest": ManifestMessage(tensors=TENSORS).model_dump(),
-        "method": {"participation": participation, "codec": codec},
-        "tiering": {"num_tiers": 2},
-        "rounds": {"cohort_size": 3, "start_clients": len(NAMES), "deadline_s": 60.0},
-    }
-    return Spec.of(CreateFederation.model_validate(message))
+@pytest.fixture
+def logged(service, tmp_path):
+    """`await logged(keeps_bodies, **fields)`: the log of three versions from updates of 0.5, 0.25, 0.125."""
+
+    async def run(keeps_bodies=True, **fields):
+        store = JsonLinesStore(tmp_path, keeps_bodies=keeps_bodies)
+        app = create_app(make_clock=lambda _: service.clock, store=store)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+                service.http, service.app = http, app
+                await service.create(rounds={"cohort_size": 1, "start_clients": 1}, **fields)
+                await upload_if_asked_for(service, **fields)
+                await service.register("a")
+                for version in range(3):
+                    task = (await service.task("a", wait=30)).json()["task"]
+                    body = service.update(service.some_model(2.0 ** -(version + 1)), base_version=version)
+                    (await service.put(task, body)).raise_for_status()
+                await service.task("a", wait=30)
+        await store.close()
+        return tmp_path / "f.events.jsonl"
+
+    return run
 
 
-class Federation:
-    """The fold and its arrays, without service."""
-
-    def __init__(self, spec):
-        self.spec, self.state = spec, initial_state(spec)
-        self.arrays = Arithmetic(spec, initial_model(spec.manifest, 0))
-        self.log, self.models = [], []
-
-    def apply(self, event, update=None):
-        self.state, effects = transition(self.state, event)
-        self.log.append((event, update))
-        for effect in effects:
-            match effect:
-                case AddUpdate(tier, weight):
-                    self.arrays.add(tier, update, weight)
-                case DropRound(tier):
-                    self.arrays.drop(tier)
-                case MakeVersion():
-                    self.models.append(self.arrays.make_version(effect))
-        if isinstance(event, VersionPublished):
-            self.arrays.keep_only(versions_in_use(self.state))
-
-    def kept(self):
-        """Versions whose models are there."""
-        found = set()
-        for number in range(self.state.version + 1):
-            try:
-                self.arrays.version(number, self.state.version)
-            except Gone:
-                continue
-            found.add(number)
-        return found
+async def upload_if_asked_for(service, initial_model="glorot", **_):
+    if initial_model == "upload":
+        body = service.update(version=0, base_version=None, num_examples=None)
+        await service.http.put(
+            "/v1/federations/f/model",
+            content=body,
+            headers={"Content-Type": "application/vnd.fedat.bundle"},
+        )
 
 
-def history(spec, seed):
-    """Clients of different pace, some of which miss a deadline and return."""
-    rng = np.random.default_rng(seed)
-    one, now_s = Federation(spec), 0.0
-    for name in NAMES:
-        one.apply(ClientRegistered(0.0, name, 20))
-    for _ in range(150):
-        now_s += float(rng.uniform(0, 4))
-        if (due_s := next_deadline_s(one.state)) is not None and due_s <= now_s:
-            one.apply(DeadlinePassed(now_s))
-        client = one.state.clients[NAMES[int(rng.choice(8, p=np.arange(1, 9) / 36))]]
-        if client.lost:
-            one.apply(ClientReturned(now_s, client.name))
-        elif client.lease is not None:
-            if client.lease.delivered_at_s is None:
-                one.apply(TaskDelivered(now_s, str(client.lease.task)))
-            update = update_of(spec, rng, client.lease.base_version)
-            one.apply(UpdateAccepted(now_s, str(client.lease.task), int(rng.integers(1, 21)), "d"), update)
-        while one.state.published < one.state.version:
-            digest = one.models[one.state.published].digest()
-            one.apply(VersionPublished(now_s, one.state.published + 1, digest))
-    return one
+@pytest.mark.parametrize("fields", [{}, {"initial_model": "upload"}])
+async def test_every_version_comes_out_as_it_was_published(logged, fields):
+    (played,) = replay(await logged(**fields), verify=True)
+    assert (played.verified, played.differing) == ([1, 2, 3], [])
+    assert played.state.update_counts == (3,)
 
 
-def update_of(spec, rng, base_version):
-    """What a client might send: values off every grid, a positive variance, a counter."""
-    values = rng.standard_normal(spec.manifest.num_floats).astype(np.float32)
-    values[spec.manifest.spans["norm.running_var"]] = rng.uniform(0, 1, 5)
-    model = Model(values, rng.integers(0, 1000, 1))
-    entries = model_entries(model, spec.manifest, spec.manifest.layers, make_codec(spec.method.codec))
-    return Bundle(federation="f", base_version=base_version, num_examples=1, entries=entries)
+async def test_another_body_comes_out_as_another_version(logged):
+    log = await logged()
+    bodies = bytearray(bodies_path(log).read_bytes())
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    second = [line for line in lines if line["kind"] == "update_accepted"][1]
+    end = second["body_at"] + second["body_bytes"]
+    bodies[end - 1] ^= 1
+    bodies_path(log).write_bytes(bodies)
+    with pytest.raises(LogDamaged, match="crc32"):
+        list(replay(log, verify=True))
 
 
-@pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "polyline", "precision": 3}])
+async def test_a_digest_that_is_not_the_versions_is_found(logged):
+    log = await logged()
+    lines = log.read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if '"version": 2, "digest"' in line)
+    lines[at] = json.dumps({**json.loads(lines[at]), "digest": "0" * 32})
+    log.write_text("\n".join(lines) + "\n")
+    (played,) = replay(log, verify=True)
+    assert (played.verified, played.differing) == ([1, 3], [2])
+    outcome = CliRunner().invoke(build(), ["replay", str(log), "--verify"])
+    assert "version 2 comes out differently" in str(outcome.exception)
+
+
+async def test_without_bodies_the_states_are_played_and_nothing_can_be_verified(logged):
+    log = await logged(keeps_bodies=False)
+    assert not bodies_path(log).exists()
+    (played,) = replay(log, verify=False)
+    assert played.state.version == 3
+    with pytest.raises(LogDamaged, match="--keep-updates"):
+        list(replay(log, verify=True))
+
+
+async def test_a_service_started_anew_begins_a_new_federation_in_the_same_log(logged):
+    await logged()
+    assert [played.verified for played in replay(await logged(), verify=True)] == [[1, 2, 3]] * 2
+
+
 @pytest.mark.parametrize(
-    "participation",
+    ("line", "where"),
     [
-        {"name": "fedavg"},
-        {"name": "fedat"},
-        {"name": "tifl"},
-        {"name": "fedasync", "staleness": "hinge"},
-        {"name": "fedbuff", "buffer_size": 4},
+        ("{", "line 5"),
+        ("7", "line 5"),
+        ('{"kind": "nonsense"}', "line 5"),
+        ('{"kind": "stopped", "at_s": 1.0, "reason": "x", "body_at": 99999999, "body_bytes": 3}', "line 5"),
+        ('{"kind": "task_delivered", "at_s": 1.0, "task": "t1.r9.s0.nobody"}', "line 5"),
     ],
-    ids=lambda fields: fields["name"],
 )
-def test_the_log_alone_gives_the_same_models(participation, codec):
-    spec = spec_of(participation, codec)
-    one = history(spec, seed=1)
-    assert one.state.version > 5
-    again = Federation(spec)
-    for event, update in one.log:
-        again.apply(from_record(json.loads(json.dumps(to_record(event)))), update)
-    assert again.state == one.state
-    assert [model.digest() for model in again.models] == [model.digest() for model in one.models]
-    published = [event.digest for event, _ in one.log if isinstance(event, VersionPublished)]
-    assert published == [model.digest() for model in again.models]
+async def test_a_line_that_cannot_be_is_named(logged, line, where):
+    log = await logged()
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:4], line, *lines[4:]]) + "\n")
+    with pytest.raises(LogDamaged, match=where):
+        list(replay(log, verify=True))
 
 
-@pytest.mark.parametrize("name", ["fedasync", "fedbuff"])
-def test_models_are_kept_for_as_long_as_somebody_works_from_them(name):
-    one = history(spec_of({"name": name}, {"name": "float32"}), seed=2)
-    assert one.state.version > 3
-    assert one.kept() == versions_in_use(one.state)
-    assert len(one.kept()) <= one.spec.rounds_at_once + one.spec.rule.buffer_size
+def test_a_log_must_begin_with_its_federation(tmp_path):
+    log = tmp_path / "f.events.jsonl"
+    log.write_text('{"kind": "stopped", "at_s": 1.0, "reason": "x"}\n')
+    with pytest.raises(LogDamaged, match="does not begin"):
+        list(replay(log, verify=False))
 
 
-@pytest.mark.parametrize("name", ["fedasync", "fedbuff"])
-def test_a_variance_never_falls_below_0(name):
-    one = history(spec_of({"name": name}, {"name": "float32"}), seed=3)
-    span = one.spec.manifest.spans["norm.running_var"]
-    assert min(model.floats[span].min() for model in one.models) >= 0
+async def test_the_command_says_what_was_verified(logged):
+    outcome = CliRunner().invoke(build(), ["replay", str(await logged()), "--verify"])
+    assert outcome.exit_code == 0
+    assert "3 versions verified" in outcome.output
