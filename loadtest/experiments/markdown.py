@@ -37,7 +37,6 @@ def compare_in_markdown(outcomes: Sequence[Outcome], figures: Figures) -> str:
         outcomes: What came out of them.
         figures: File names beside the report, by experiment.
     """
-    seeds = ", ".join(map(str, outcomes[0].seeds))
     overview = [
         "| experiment | methods | does its claim show? |",
         "|---|---|---|",
@@ -52,7 +51,7 @@ def compare_in_markdown(outcomes: Sequence[Outcome], figures: Figures) -> str:
         for block in (f"## {one.experiment.heading}", *_sections(one, figures[one.experiment.name], "###"))
     ]
     return _join(
-        f"# {len(outcomes)} experiments with the seeds {seeds}",
+        f"# {', '.join(one.experiment.name for one in outcomes)}: {_seeds(outcomes[0])}",
         "\n".join(overview),
         *blocks,
         "## How to read this",
@@ -94,7 +93,6 @@ def _conditions(outcome: Outcome) -> str:
         if outcome.virtual
         else f"at {one.rate:g} simulated seconds a second, on real HTTP between real processes"
     )
-    seeds = "seed" if len(outcome.seeds) == 1 else "seeds"
     return (
         f"{one.num_clients} clients hold {one.data}, split as `{one.partition}`; "
         f"{one.num_unstable} of them drop out for good at a random time. "
@@ -102,9 +100,13 @@ def _conditions(outcome: Outcome) -> str:
         f"`{one.latency}`. Tiered methods have {one.num_tiers} tiers, and every cohort has up to "
         f"{one.cohort_size} clients. Clients train the model `{one.model}`: "
         f"{'; '.join(_training(outcome))}. "
-        f"Each method ran {one.horizon_s:g} simulated seconds {pace}, with {seeds} "
-        f"{', '.join(map(str, outcome.seeds))}."
+        f"Each method ran {one.horizon_s:g} simulated seconds {pace}, with {_seeds(outcome)}."
     )
+
+
+def _seeds(outcome: Outcome) -> str:
+    word = "seed" if len(outcome.seeds) == 1 else "seeds"
+    return f"{word} {', '.join(map(str, outcome.seeds))}"
 
 
 def _training(outcome: Outcome) -> Iterable[str]:

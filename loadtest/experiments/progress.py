@@ -80,10 +80,13 @@ class Progress:
         accuracy: float | None = None
         look = 0
         words = ""
-        while not finished.is_set():
+        over = False
+        while not over:
+            # Once more after the end: the last words are those of the last version.
+            over = finished.is_set()
             try:
                 view = await client.view()
-                if look % _LOOKS_PER_EVALUATION == 0:
+                if over or look % _LOOKS_PER_EVALUATION == 0:
                     accuracy = await _newest_accuracy(client)
                 words = describe(view, accuracy)
                 self._bars.update(line, completed=min(view.now_s, self._horizon_s), words=words)

@@ -22,7 +22,6 @@ from loadtest.experiments.markdown import compare_in_markdown, to_markdown
 from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.quantities import QUANTITIES, Spread
 from loadtest.experiments.results import FINAL_SHARE, SMOOTHING, curve_of
-from loadtest.experiments.settings import REFERENCE as REFERENCE
 
 _RULES = {"smoothing_evaluations": SMOOTHING, "final_share_of_horizon": FINAL_SHARE}
 _CURVE_COLUMNS = ("at_s", "wire_bytes", "accuracy", "variance")

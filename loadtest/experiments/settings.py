@@ -9,17 +9,14 @@ from fedat_service.errors import ConfigError, Unprocessable
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Float, Int, Method, Name, Seed, Strict
 
-REFERENCE = "fedat"
-"""What other methods are held against, if an experiment says nothing else."""
-
 Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]
 
 _APART = {
-    *("methods", "method", "reference", "target_accuracy", "processes", "out", "rate", "keep_updates"),
+    *("methods", "method", "reference", "target_accuracy", "processes", "out", "rate"),
     *("epochs", "batch_size", "lr", "prox_mu"),
 }
-"""Fields that change no simulation, or only by way of its method."""
+"""Fields that change nothing that a simulation leaves, or only by way of its method."""
 
 
 def default_rate(data: str) -> float:
@@ -53,7 +50,7 @@ class ExperimentSettings(Strict):
     method: dict[Name, MethodTable] = Field(default_factory=dict)
     """Methods of the experiment's own; a table without `preset` is about the preset of its name."""
 
-    reference: Name = REFERENCE
+    reference: Name = "fedat"
     """The method that the others are held against, if it runs."""
 
     data: str = "digits"
@@ -186,7 +183,7 @@ class ExperimentSettings(Strict):
         return self.out / ("events.jsonl" if name == self.reference else f"events-{name}.jsonl")
 
     def conditions_of(self, name: str) -> dict[str, Any]:
-        """All that a method's simulation follows from, as plain values."""
+        """All that a method's run in virtual time, and what it leaves, follows from: plain values."""
         fields = set(ExperimentSettings.model_fields) - _APART
         return {
             **self.model_dump(mode="json", include=fields),

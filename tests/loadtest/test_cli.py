@@ -93,7 +93,7 @@ def test_a_comparison_of_files_leaves_one_report(app, small, tmp_path):
     arguments = ["--seeds", "2", "--engine", "inline", "--horizon", "60", "--out", str(out)]
     result = CliRunner().invoke(app, ["compare", str(small), *arguments], catch_exceptions=False)
     assert result.exit_code == 0
-    assert "with the seeds 0, 1" in (out / "report.md").read_text()
+    assert "# small: seeds 0, 1" in (out / "report.md").read_text()
     assert (out / "runs" / "small" / "seed-1" / "events.jsonl").stat().st_size
 
 

@@ -72,8 +72,10 @@ def test_other_conditions_are_run_and_other_words_are_not(experiment, simulate, 
         [experiment.changed(title="New", target_accuracy=0.7)], seeds=(0,), out=tmp_path, simulate=simulate
     )
     assert simulate.ran == []
-    compare([experiment.changed(lr=0.5)], seeds=(0,), out=tmp_path, simulate=simulate)
-    assert len(simulate.ran) == 2
+    for change in ({"lr": 0.5}, {"keep_updates": True}):
+        simulate.ran.clear()
+        compare([experiment.changed(**change)], seeds=(0,), out=tmp_path, simulate=simulate)
+        assert len(simulate.ran) == 2
 
 
 def test_a_comparison_has_one_row_for_every_evaluation(experiment, simulate, tmp_path):

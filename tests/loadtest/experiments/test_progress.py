@@ -14,17 +14,17 @@ class Federation:
     """Answers as a client of a running federation would; `fails` times it cannot be reached."""
 
     def __init__(self, run, fails=0):
-        self._run = run
+        self.run = run
         self._fails = fails
 
     async def view(self):
         if self._fails:
             self._fails -= 1
             raise NotNow("no answer", retry_after_s=0)
-        return self._run.federation
+        return self.run.federation
 
     async def metrics(self):
-        return self._run.metrics
+        return self.run.metrics
 
 
 @asynccontextmanager
@@ -54,6 +54,16 @@ async def test_off_a_terminal_the_last_line_stays(run):
         async with watched(progress, Federation(run)):
             await asyncio.sleep(0)
     assert "accuracy 0.750" in output.getvalue()
+
+
+@pytest.mark.anyio
+async def test_the_last_line_is_about_the_end(run, make_run):
+    output, federation = io.StringIO(), Federation(make_run("fedat", [0.25]))
+    with Progress(ExperimentSettings(), Console(file=output, width=200), look_every_s=100.0) as progress:
+        async with watched(progress, federation):
+            await asyncio.sleep(0)
+            federation.run = run
+    assert "version 2, accuracy 0.750" in output.getvalue()
 
 
 @pytest.mark.anyio
