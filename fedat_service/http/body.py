@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from fastapi import Request
 
 from fedat_service.errors import NotNow, TooLarge, TooSlow, Unprocessable, UnsupportedMedia
+from fedat_service.http.bulk import receive_into
 from fedat_service.wire.messages import BUNDLE_TYPE
 
 _KEPT_BUFFERS = 4
@@ -79,20 +81,23 @@ async def read_body(request: Request, buffer: memoryview, max_receive_s: float) 
         TooLarge: If there is more.
         TooSlow: If it takes longer than `max_receive_s` real seconds.
     """
-    size = 0
+    read = receive_into(request.scope) or partial(_read_pieces, request)
     try:
         async with asyncio.timeout(max_receive_s):
-            async for chunk in request.stream():
-                if size + len(chunk) > len(buffer):
-                    raise TooLarge(f"the body is over {len(buffer)} bytes", "body", limit=len(buffer))
-                if len(chunk) == len(buffer):
-                    # The whole body in one piece need not be copied.
-                    return memoryview(chunk)
-                buffer[size : size + len(chunk)] = chunk
-                size += len(chunk)
+            return buffer[: await read(buffer)]
     except TimeoutError as error:
         raise TooSlow(f"the body did not come within {max_receive_s:g} s", "body") from error
-    return buffer[:size]
+
+
+async def _read_pieces(request: Request, buffer: memoryview) -> int:
+    """As `ReceiveInto`, for small bodies, those of unknown length, and other servers."""
+    size = 0
+    async for piece in request.stream():
+        if size + len(piece) > len(buffer):
+            raise TooLarge(f"the body is over {len(buffer)} bytes", "body", limit=len(buffer))
+        buffer[size : size + len(piece)] = piece
+        size += len(piece)
+    return size
 
 
 def request_head_bytes(request: Request) -> int:

@@ -1,7 +1,10 @@
 """Uploads through the real service against two of the same framework that do less, or do it plainly.
 
 An upload is a million-parameter update over loopback HTTP: received, checked, hashed, put on the log,
-decoded and added to its tier's mean, and only then answered. Each server is a process of its own.
+decoded and added to its tier's mean, and only then answered. Each server is a process of its own, one at a
+time is busy, and the clients are threads of this process, on the same cores. The service reads bodies on its
+event loop, by `fedat_service.http.bulk`, and checks and adds them in threads. What it is held against runs on
+uvicorn as it comes, all of it on the event loop.
 """
 
 import sys

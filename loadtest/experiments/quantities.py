@@ -122,13 +122,13 @@ class Spread:
         return max(self.known, default=None)
 
     def text(self, form: str, missing: str = "none") -> str:
-        """As in a table: the value of a single seed, or mean and extremes, and how many seeds have none."""
+        """As in a table: the mean, the extremes if they differ, and how many seeds have no value."""
         known, seeds = self.known, len(self.values)
         if not known:
             return missing
-        words = format(mean(known), form)
-        if seeds > 1:
-            words += f" ({format(min(known), form)} to {format(max(known), form)})"
+        words, low, high = (format(value, form) for value in (mean(known), min(known), max(known)))
+        if low != high:
+            words += f" ({low} to {high})"
         if len(known) < seeds:
             words += f"; {missing} with {seeds - len(known)} of {seeds} seeds"
         return words

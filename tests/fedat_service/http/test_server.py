@@ -7,9 +7,16 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from http.client import HTTPConnection
 
+import numpy as np
 import pytest
+
+from fedat_service.params import Model
+from fedat_service.wire.bundle import Bundle, decode_model, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.codecs import Float32
+from fedat_service.wire.messages import BUNDLE_TYPE, CreateFederation, ManifestMessage, TensorMessage
 
 pytestmark = pytest.mark.e2e
 
@@ -80,6 +87,26 @@ def test_a_hundred_waiting_clients_do_not_hold_up_shutdown(server):
     assert {status for status, _, _ in answers} == {503}
     assert len(answers) == 100
     assert all(int(headers["retry-after"]) >= 1 for _, headers, _ in answers)
+
+
+def test_a_large_model_goes_up_and_comes_down_as_it_was(server):
+    port, _ = server
+    manifest = ManifestMessage(tensors=(TensorMessage(name="w", shape=(400, 500)),))
+    message = CreateFederation(name="f", method="fedavg", manifest=manifest, initial_model="upload")
+    assert call(port, "POST", "/v1/federations", message.model_dump(mode="json", exclude_none=True))[0] == 201
+    values = np.random.default_rng(0).normal(size=200_000).astype(np.float32)
+    layers = manifest.to_manifest()
+    entries = model_entries(Model(values, np.empty(0, np.int64)), layers, layers.layers, Float32())
+    body = encode_bundle(Bundle("f", entries, version=0))
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        for status in (201, 200):
+            connection.request("PUT", "/v1/federations/f/model", body, {"Content-Type": BUNDLE_TYPE})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == status
+    down = call(port, "GET", "/v1/federations/f/model")[2]
+    sent = decode_model(parse_bundle(down, layers), layers)
+    assert np.abs(sent.floats - values).max() < 1e-4
 
 
 def test_the_event_log_is_written_as_things_happen(server, tmp_path):

@@ -24,6 +24,8 @@ def test_the_mean_lies_between_the_extremes_of_the_values_that_there_are(values)
         ((None,), "not reached"),
         ((1.0, 3.0), "2.0 (1.0 to 3.0)"),
         ((1.0, None, 3.0), "2.0 (1.0 to 3.0); not reached with 1 of 3 seeds"),
+        ((None, 1.0), "1.0; not reached with 1 of 2 seeds"),
+        ((2.0, 2.01), "2.0"),
         ((None, None), "not reached"),
     ],
 )
