@@ -1,6 +1,7 @@
 """The arrays of a federation: running means, tier models, published versions. Driven by effects only."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +16,14 @@ from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.codecs import Int64, make_codec
 
 
+@dataclass(frozen=True, slots=True)
+class TierModel:
+    """A tier's own model, and the version it was made for: one value, for it is read while others compute."""
+
+    version: int
+    model: Model
+
+
 class Arithmetic:
     """Memory O(tiers x model): one running mean and one model a tier, and the versions still in use.
 
@@ -26,7 +35,7 @@ class Arithmetic:
         self._codec = make_codec(spec.method.codec)
         self._means: dict[int, RunningMean] = {}
         # Every tier model starts as w0 (FedAT, Algorithm 1).
-        self._tier_models = [initial] * spec.num_tiers
+        self._tiers = [TierModel(0, initial)] * spec.num_tiers
         self._versions = {0: initial}
 
     def add(self, tier: int, update: Bundle, weight: float) -> None:
@@ -50,10 +59,10 @@ class Arithmetic:
 
     def make_version(self, made: MakeVersion) -> Model:
         """Blend the tier's mean into its model, then mix a version: the weighted sum of all tier models."""
-        x, mean = self._tier_models[made.tier - 1], self._means.pop(made.tier)
+        x, mean = self._tiers[made.tier - 1].model, self._means.pop(made.tier)
         moved = blended(made.blend, mean, x, self._versions, self._spec.manifest)
-        self._tier_models[made.tier - 1] = self._carriable(moved)
-        model = mix_tiers(self._tier_models, made.weights)
+        self._tiers[made.tier - 1] = TierModel(made.version, self._carriable(moved))
+        model = mix_tiers([tier.model for tier in self._tiers], made.weights)
         self._versions[made.version] = model
         return model
 
@@ -87,6 +96,6 @@ class Arithmetic:
             raise Gone(f"version {number} is no longer kept", "version", current_version=newest)
         return self._versions[number]
 
-    def tier_model(self, number: int) -> Model:
+    def tier_model(self, number: int) -> TierModel:
         """A tier's model, tiers numbered from 1."""
-        return self._tier_models[number - 1]
+        return self._tiers[number - 1]

@@ -237,9 +237,9 @@ class Coordinator:
 
     async def tier_model(self, number: int, layers: tuple[str, ...] | None) -> Publication:
         """A tier's own model as it travels."""
-        whose, version = f"tier{number}", tier_of(self.state, number).model_version
-        model = self._execution.arrays.tier_model(number)
-        return await self._execution.publisher.publication(whose, version, model, layers)
+        tier_of(self.state, number)
+        made = self._execution.arrays.tier_model(number)
+        return await self._execution.publisher.publication(f"tier{number}", made.version, made.model, layers)
 
     async def stop(self, reason: str) -> bool:
         """End the federation for good; False if it is over already."""

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -40,11 +41,16 @@ def problem(
         "type": _TYPES + kind,
         "title": http.HTTPStatus(status).phrase,
         "status": status,
-        "detail": detail,
-        **({"field": field} if field is not None else {}),
+        "detail": _text(detail),
+        **({"field": _text(field)} if field is not None else {}),
         **extensions,
     }
     return JSONResponse(document, status, media_type=PROBLEM_TYPE)
+
+
+def _text(words: str) -> str:
+    """Words of a stranger that may hold halves of characters, which no answer can carry."""
+    return words.encode("utf-8", "backslashreplace").decode()
 
 
 class TooLargeAsProblem:
@@ -78,6 +84,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(FedATError, _on_defect)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_defect)
 
 
@@ -111,6 +118,11 @@ async def _on_http(_: Request, error: Exception) -> Response:
     response = problem(error.status_code, kind, str(error.detail))
     response.headers.update(error.headers or {})
     return response
+
+
+async def _on_disconnect(_: Request, __: Exception) -> Response:
+    """The client went away before its request was whole: nothing happened, and nobody reads an answer."""
+    return Response(status_code=408)
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from types import FrameType
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 
@@ -42,6 +43,9 @@ def serve(app: FastAPI, host: str, port: int) -> None:
         timeout_keep_alive=120,
         timeout_graceful_shutdown=10,
     )
+    # A traceback with all its values would hold up the loop for seconds, and write data into the log.
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     # Codecs and sums run in threads: the loop must get the interpreter back at once when one has it.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     Server(config).run()

@@ -2,8 +2,11 @@
 
 import asyncio
 
+import httpx
 import numpy as np
 import pytest
+
+from fedat_service.http.app import create_app
 
 
 async def test_creating_a_federation_is_idempotent(service):
@@ -259,3 +262,29 @@ async def test_prometheus_reads_the_tiers(service):
     text = (await service.http.get("/metrics")).text
     assert 'fedat_tier_updates{federation="f",tier="1"} 1.0' in text
     assert 'fedat_version{federation="f"} 1.0' in text
+
+
+async def test_a_tier_model_that_is_still_being_made_does_not_go_out_under_its_number(service):
+    making, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_make(work):
+        if getattr(getattr(work, "func", None), "__name__", "") == "make_version":
+            making.set()
+            await may_go_on.wait()
+        return work()
+
+    app = create_app(make_clock=lambda _: service.clock, offload=slow_to_make)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as http:
+            service.http, service.app = http, app
+            (task,) = await service.started("a")
+            putting = asyncio.create_task(service.put(task, service.update()))
+            await making.wait()
+            before = await service.get("/tiers/1/model")
+            may_go_on.set()
+            await putting
+            after = await service.get("/tiers/1/model")
+    assert before.headers["etag"].startswith('"tier1-0-')
+    assert after.headers["etag"].startswith('"tier1-1-')
+    assert before.content != after.content

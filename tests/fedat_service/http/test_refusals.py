@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from fedat_service.coordinator.limits import Limits
+from fedat_service.wire.messages import BUNDLE_TYPE
 
 BASE = "/v1/federations/f"
 
@@ -329,3 +331,37 @@ async def test_a_value_whose_rounds_nobody_runs_is_not_taken_and_ignored(service
     answer = await service.create(method={axis: settings})
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert str(settings.get("reset", settings["name"])) in answer.json()["detail"]
+
+
+async def test_a_member_that_is_no_text_is_named_in_text(service):
+    (task,) = await service.started("a")
+    header = rb'{"\ud800": 1, "\ud800": 2}'
+    answer = await service.put(task, b"FEDAT1\n" + len(header).to_bytes(4, "little") + header)
+    assert (answer.status_code, answer.json()["field"]) == (422, "\\ud800")
+
+
+async def test_a_client_that_goes_away_in_the_middle_is_no_defect(service):
+    (task,) = await service.started("a")
+    before = service.coordinator.state
+    messages = [{"type": "http.request", "body": b"FEDAT1", "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(_):
+        """Nobody reads the answer."""
+
+    path = f"/v1/federations/f/tasks/{task}/update"
+    headers = [(b"content-type", BUNDLE_TYPE.encode()), (b"content-length", b"300")]
+    scope = {
+        "type": "http",
+        "method": "PUT",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+    }
+    with capture_logs() as logs:
+        await service.app(scope, receive, send)
+    assert logs == []
+    assert service.coordinator.state == before

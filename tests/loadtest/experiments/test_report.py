@@ -86,6 +86,11 @@ def test_a_faster_baseline_is_named_as_the_faster_one(outcome_of, make_run):
     assert "fedavg reached accuracy 0.6 in 2.0 times less simulated time than fedat" in text
 
 
+def test_methods_as_fast_as_each_other_are_said_to_be(outcome_of, make_run):
+    text = to_markdown(outcome_of([make_run("fedavg", CLIMB), make_run("fedat", CLIMB, 2)]), [])
+    assert "fedat and fedavg reached accuracy 0.6 in about the same simulated time" in text
+
+
 def test_a_baseline_that_never_arrives_gives_no_factor(outcome_of, make_run):
     text = to_markdown(outcome_of([make_run("fedavg", [0.1] * 9), make_run("fedat", CLIMB, 2)]), [])
     assert "fedat reached accuracy 0.6 after 400 simulated seconds; fedavg did not within 1000" in text
