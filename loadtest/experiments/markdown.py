@@ -160,10 +160,10 @@ def _speedup(reference: str, name: str, times: Spread, target: str) -> str:
     if (times.mean or 0.0) < 1:
         first, second = name, reference
         times = Spread(tuple(None if one is None else 1 / one for one in times.values))
-    return (
-        f"{first} reached accuracy {target} in {times.text('.1f', 'unknown')} times less simulated time "
-        f"than {second}"
-    )
+    factor = times.text(".1f", "unknown")
+    if factor == "1.0":
+        return f"{reference} and {name} reached accuracy {target} in about the same simulated time"
+    return f"{first} reached accuracy {target} in {factor} times less simulated time than {second}"
 
 
 def _tier_table(outcome: Outcome) -> str:
