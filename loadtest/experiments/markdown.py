@@ -160,10 +160,15 @@ def _speedup(reference: str, name: str, times: Spread, target: str) -> str:
     if (times.mean or 0.0) < 1:
         first, second = name, reference
         times = Spread(tuple(None if one is None else 1 / one for one in times.values))
-    factor = times.text(".1f", "unknown")
-    if factor == "1.0":
-        return f"{reference} and {name} reached accuracy {target} in about the same simulated time"
-    return f"{first} reached accuracy {target} in {factor} times less simulated time than {second}"
+    known, seeds = Spread(tuple(times.known)), len(times.values)
+    factor = known.text(".1f")
+    pace = "about the same simulated time" if factor == "1.0" else f"{factor} times less simulated time"
+    where = (
+        "" if len(times.known) == seeds else f", with the {len(times.known)} of {seeds} seeds where both did"
+    )
+    return (
+        f"{first} reached accuracy {target} in {pace} {'as' if factor == '1.0' else 'than'} {second}{where}"
+    )
 
 
 def _tier_table(outcome: Outcome) -> str:
