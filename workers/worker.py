@@ -1,5 +1,6 @@
 """One client of a federation: it asks for work, trains, takes its time, and sends the result."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Tally:
     Args:
         tasks: Tasks it was given, profiling included.
         late: Tasks that took longer than the client's latency: the machine is too slow for the clock's rate.
-        refused: Tasks whose time was over before the result was there.
+        refused: Tasks whose time was over before the result was there, or had arrived.
         finished: Whether it saw the end of the federation; else it dropped out.
     """
 
@@ -176,19 +177,22 @@ class Worker:
 
     async def _work(self, task: Task) -> bool:
         """Do one task; False if the client drops out before it is done."""
-        due_s = self._clock.now() + self._pace.latency_s(self._tally.tasks)
+        now_s = self._clock.now()
+        due_s, over_s = now_s + self._pace.latency_s(self._tally.tasks), now_s + task.deadline_in_s
         self._tally.tasks += 1
         try:
             model = await self._client.fetch_model(task, self._models)
             if self._evaluates and task.purpose == "train":
                 await self._evaluate(task, model)
-            job = self._training.train(model.params, task.solver, task.seed)
+            job = self._training.train(model.params, task.solver, task.seed, due_s)
             is_late = self._clock.now() > due_s
             if not await self._wait_until(due_s):
                 job.cancel()
                 return False
             self._tally.late += is_late or not job.done()
-            result = await job.result()
+            # Training on would keep this machine's other clients waiting, for nothing.
+            async with asyncio.timeout(max(0.0, over_s - self._clock.now()) / self._clock.rate):
+                result = await job.result()
             await self._client.put_update(task, result.params, result.num_examples, self._models)
         except ServiceRefused as refusal:
             if refusal.status not in _OVER or task.task == self._over:
@@ -196,6 +200,8 @@ class Worker:
             # Somebody else's round has closed, or the service has restarted. Given the same task again at
             # once, there is something wrong.
             self._over = task.task
+            self._tally.refused += 1
+        except TimeoutError:
             self._tally.refused += 1
         return True
 

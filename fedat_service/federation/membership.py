@@ -18,6 +18,9 @@ from fedat_service.tiering import (
     retier,
 )
 
+_MOST_DOUBLINGS = 6
+"""A client that never ends its profiling task keeps the start waiting for no more than this allows."""
+
 
 def register(state: State, name: str, num_examples: int) -> Step:
     """Take a client in; with `start_clients` of them the federation starts."""
@@ -48,16 +51,22 @@ def _join(state: State, names: tuple[str, ...]) -> Step:
 
 
 def _profile(state: State, names: tuple[str, ...]) -> Step:
-    """Lease each client a task that returns nothing: it measures the time to fetch and train."""
-    deadline_s = state.now_s + state.spec.rounds.deadline_s
+    """Lease each client a task that returns nothing: it measures the time to fetch and train.
+
+    Whoever missed the deadline gets twice the time: else clients that all are slower would try for ever.
+    """
     clients = state.clients.mutate()
+    leases = []
     for name in names:
         client = clients[name]
+        patience = 2 ** min(client.profiles, _MOST_DOUBLINGS)
+        deadline_s = state.now_s + patience * state.spec.rounds.deadline_s
+        leases.append((deadline_s, name))
         task = TaskId(PROFILE_TIER, client.profiles + 1, 0, name)
         # Latency does not depend on the values: every profile task starts from the same kept version.
         lease = Lease(task, 0, deadline_s)
         clients[name] = replace(client, lease=lease, profiles=client.profiles + 1, reason="being profiled")
-    profiling = state.profiling.with_items((deadline_s, name) for name in names)
+    profiling = state.profiling.with_items(leases)
     return replace(state, clients=clients.finish(), profiling=profiling), (WakeClients(names),)
 
 

@@ -27,7 +27,7 @@ from fedat_service.wire.settings import Rounds, Solver, Stop
 from loadtest.benchmarks.run import Results, measurement
 from workers.client import AppConnection, FedATClient, ModelCache
 from workers.latency import parse_latency
-from workers.training.jobs import ExecutorTraining, InlineExecutor
+from workers.training.jobs import DueFirst, ExecutorTraining, InlineExecutor
 from workers.training.trainer import NOTHING_KEPT, ONLY_SYNC, EvaluationResult, Kept, Sync, TrainResult
 from workers.worker import Pace, Worker
 
@@ -121,7 +121,7 @@ async def _simulate(method: str, num_clients: int, horizon_s: float) -> dict[str
 
 
 def _workers(app: Any, manifest: Manifest, num_clients: int) -> list[Worker]:  # noqa: ANN401 - an ASGI app
-    training = ExecutorTraining(_Echo(), InlineExecutor())
+    training = ExecutorTraining(_Echo(), DueFirst(InlineExecutor()))
     models = ModelCache("scale", manifest, InlineExecutor())
     latency = parse_latency("fedat", num_clients, 0, _COMPUTE_S)
     return [

@@ -1,6 +1,6 @@
 import math
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
@@ -11,7 +11,7 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import ManifestError, NotNow, ServiceRefused, TrainingError
 from fedat_service.params import Manifest
 from fedat_service.wire.messages import Evaluation, RegisterClient
-from workers.training.jobs import ExecutorTraining, InlineExecutor
+from workers.training.jobs import DueFirst, ExecutorTraining, FutureJob, InlineExecutor
 from workers.training.trainer import EvaluationResult, TrainResult
 from workers.worker import Pace, Tally, Worker, check_manifest
 
@@ -37,13 +37,13 @@ class Trainer:
 def work(virtually, connect, models):
     """`work(**options)` runs a worker to its end; gives its tally and the federation's time then."""
 
-    def run(trainer=None, rate=1.0, executor=None, **options):
+    def run(trainer=None, rate=1.0, executor=None, training=None, **options):
         async def main():
             clock = LoopClock(rate)
             worker = Worker(
                 "c000",
                 8,
-                ExecutorTraining(trainer or Trainer(), executor or InlineExecutor()),
+                training or ExecutorTraining(trainer or Trainer(), DueFirst(executor or InlineExecutor())),
                 **{
                     "client": connect(),
                     "models": models,
@@ -228,6 +228,21 @@ def test_a_loss_that_cannot_be_reported_ends_the_client_with_its_value(work, ser
     assert service.calls["POST evaluation"] == 0
 
 
+def test_training_that_is_not_done_when_the_round_is_over_is_given_up(work, service):
+    class Endless(ExecutorTraining):
+        def train(self, *args):
+            futures.append(Future())
+            return FutureJob(futures[-1])
+
+    futures = []
+    service.tasks = [service.task(1, deadline_in_s=40.0), service.task(2, deadline_in_s=40.0)]
+    tally, end_s = work(training=Endless(Trainer(), DueFirst(InlineExecutor())), rate=2.0)
+    assert tally == Tally(tasks=2, late=2, refused=2, finished=True)
+    assert end_s == pytest.approx(80.0)
+    assert all(future.cancelled() for future in futures)
+    assert service.calls["PUT update"] == 0
+
+
 def test_training_that_fails_ends_the_client_with_its_error(work, service):
     class Diverging(Trainer):
         def train(self, start, solver, seed):
@@ -249,7 +264,7 @@ async def test_training_runs_where_the_executor_says(connect, models, service):
     service.tasks = [service.task()]
     trainer = Located()
     with ThreadPoolExecutor(1) as executor:
-        training = ExecutorTraining(trainer, executor)
+        training = ExecutorTraining(trainer, DueFirst(executor))
         worker = Worker("c000", 8, training, client=connect(), models=models, clock=LoopClock())
         await worker.run()
     assert trainer.thread is not threading.main_thread()

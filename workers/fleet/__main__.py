@@ -38,9 +38,10 @@ def main() -> int:
 
 
 async def _host(settings: FleetSettings, process: int) -> Tally:
-    with ThreadPoolExecutor(1) as executor:
+    # Two threads: an update that is ready must not wait behind the trainings of other clients.
+    with ThreadPoolExecutor(1) as arithmetic, ThreadPoolExecutor(1) as codecs:
         population = Population(settings)
-        return await host(population, process, LocalEngine(population, executor), executor)
+        return await host(population, process, LocalEngine(population, arithmetic), codecs)
 
 
 def _read_line() -> bytes:

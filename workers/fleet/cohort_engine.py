@@ -129,7 +129,7 @@ class CohortEngine:
         """See `Engine`."""
         return _CohortMember(self, client)
 
-    def evaluate_all(self, params: Params) -> Job[Sequence[ClientEvaluation]]:
+    def evaluate_all(self, params: Params, due_s: float) -> Job[Sequence[ClientEvaluation]]:
         """See `Engine`."""
         return _BlockingJob(self._pool.submit(_evaluate_all, self._settings, params))
 
@@ -166,7 +166,7 @@ class _CohortMember:
         self._engine = engine
         self._client = client
 
-    def train(self, start: Params, solver: Solver, seed: int) -> Job[TrainResult]:
+    def train(self, start: Params, solver: Solver, seed: int, due_s: float) -> Job[TrainResult]:
         return self._engine.train(Assignment(self._client, start, solver, seed))
 
     def evaluate(self, params: Params) -> Job[EvaluationResult]:

@@ -10,7 +10,7 @@ from fedat_service.wire.settings import Solver
 from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.population import Population
 from workers.models.state import params_of
-from workers.training.jobs import ClientTraining, ExecutorTraining, FutureJob, Job
+from workers.training.jobs import ClientTraining, DueFirst, ExecutorTraining, FutureJob, Job
 from workers.training.torch_trainer import TorchTrainer
 
 
@@ -21,8 +21,8 @@ class Engine(Protocol):
         """What trains one client."""
         ...
 
-    def evaluate_all(self, params: Params) -> Job[Sequence[ClientEvaluation]]:
-        """Start evaluating a model on all clients' test sets."""
+    def evaluate_all(self, params: Params, due_s: float) -> Job[Sequence[ClientEvaluation]]:
+        """Start evaluating a model on all clients' test sets; wanted at `due_s`, in federation seconds."""
         ...
 
 
@@ -36,7 +36,7 @@ class LocalEngine:
 
     def __init__(self, population: Population, executor: Executor) -> None:
         self._population = population
-        self._executor = executor
+        self._queue = DueFirst(executor)
         self._model = population.build_model()
         self._evaluate = FleetEvaluator(self._model, population)
         # torch's first step takes seconds, which are no client's latency.
@@ -45,11 +45,11 @@ class LocalEngine:
 
     def training_of(self, client: int) -> ClientTraining:
         """See `Engine`."""
-        return ExecutorTraining(self._trainer(client), self._executor)
+        return ExecutorTraining(self._trainer(client), self._queue)
 
-    def evaluate_all(self, params: Params) -> Job[Sequence[ClientEvaluation]]:
+    def evaluate_all(self, params: Params, due_s: float) -> Job[Sequence[ClientEvaluation]]:
         """See `Engine`."""
-        return FutureJob(self._executor.submit(self._evaluate, params))
+        return FutureJob(self._queue.submit(due_s, self._evaluate, params))
 
     def _trainer(self, client: int) -> TorchTrainer:
         train, test = self._population.train_data(client), self._population.test_data(client)

@@ -15,7 +15,7 @@ from workers.training.jobs import Job
 _MOMENT_S = 0.2
 """Real seconds between two looks at a federation that has sent its clients home and publishes the rest."""
 
-Evaluate = Callable[[Params], Job[Sequence[ClientEvaluation]]]
+Evaluate = Callable[[Params, float], Job[Sequence[ClientEvaluation]]]
 
 
 class Observer:
@@ -25,7 +25,7 @@ class Observer:
         client: Its own way to the service.
         models: Where fetched models are decoded.
         clock: The federation's time.
-        evaluate: Starts to find what a version is worth to each client.
+        evaluate: Starts to find what a version is worth to each client, by a time in federation seconds.
         every_s: The cadence, in federation seconds.
     """
 
@@ -69,7 +69,7 @@ class Observer:
         model = await self._client.fetch_newest(self._models, make_codec(view.method.codec))
         if model.version != self._seen:
             self._seen = model.version
-            self._evaluating = self._evaluate(model.params)
+            self._evaluating = self._evaluate(model.params, self._clock.now() + self._every_s)
 
     async def _report(self) -> None:
         """Report what the last look started."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedat_service.clock import LoopClock
 from workers.client import FedATClient, ModelCache, Retry, open_http
-from workers.training.jobs import ExecutorTraining
+from workers.training.jobs import DueFirst, ExecutorTraining
 from workers.training.trainer import LocalTrainer
 from workers.worker import Tally, Worker
 
@@ -47,7 +47,7 @@ def run_client(
         TrainingError: If training or evaluation gave something that must not be sent.
     """
     with ThreadPoolExecutor(1) as executor:
-        training = ExecutorTraining(trainer, executor)
+        training = ExecutorTraining(trainer, DueFirst(executor))
         worker = partial(Worker, name, num_examples, training, evaluates=evaluates)
         return asyncio.run(_work(worker, url, federation, retry, executor))
 

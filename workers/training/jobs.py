@@ -1,8 +1,12 @@
 """Training as work on its way: started when a client begins, joined when its latency is over."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from heapq import heappop, heappush
+from itertools import count
+from threading import Lock
 from typing import ParamSpec, Protocol, TypeVar
 
 from fedat_service.params import Params
@@ -33,8 +37,8 @@ class Job(Protocol[T_co]):
 class ClientTraining(Protocol):
     """One client's model and data, wherever they are worked on."""
 
-    def train(self, start: Params, solver: Solver, seed: int) -> Job[TrainResult]:
-        """Start training: see `LocalTrainer.train`."""
+    def train(self, start: Params, solver: Solver, seed: int, due_s: float) -> Job[TrainResult]:
+        """Start training: see `LocalTrainer.train`; wanted at `due_s`, in federation seconds."""
         ...
 
     def evaluate(self, params: Params) -> Job[EvaluationResult]:
@@ -61,25 +65,63 @@ class FutureJob(Job[T]):
         self._future.cancel()
 
 
+class DueFirst:
+    """Work for an executor that many clients share: what is due first is done first.
+
+    So a fast client does not wait for the trainings of slow ones, which have time.
+
+    Args:
+        executor: Does the work: never on the event loop.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._waiting: list[tuple[float, int, Callable[[], None]]] = []
+        self._given = count()
+        self._lock = Lock()
+
+    def submit(self, due_s: float, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have `fn` called; its result is wanted at `due_s`."""
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
+                future.set_exception(error)
+
+        with self._lock:
+            heappush(self._waiting, (due_s, next(self._given), work))
+        self._executor.submit(self._work_on_first)
+        return future
+
+    def _work_on_first(self) -> None:
+        with self._lock:
+            _, _, work = heappop(self._waiting)
+        work()
+
+
 class ExecutorTraining:
-    """A trainer whose work an executor does, each piece as soon as it can.
+    """A trainer whose work is done beside the event loop.
 
     Args:
         trainer: The client's model and data.
-        executor: Where they are worked on: never on the event loop.
+        queue: Where they are worked on.
     """
 
-    def __init__(self, trainer: LocalTrainer, executor: Executor) -> None:
+    def __init__(self, trainer: LocalTrainer, queue: DueFirst) -> None:
         self._trainer = trainer
-        self._executor = executor
+        self._queue = queue
 
-    def train(self, start: Params, solver: Solver, seed: int) -> Job[TrainResult]:
+    def train(self, start: Params, solver: Solver, seed: int, due_s: float) -> Job[TrainResult]:
         """See `ClientTraining`."""
-        return FutureJob(self._executor.submit(self._trainer.train, start, solver, seed))
+        return FutureJob(self._queue.submit(due_s, self._trainer.train, start, solver, seed))
 
     def evaluate(self, params: Params) -> Job[EvaluationResult]:
-        """See `ClientTraining`."""
-        return FutureJob(self._executor.submit(self._trainer.evaluate, params))
+        """See `ClientTraining`: it comes before the client's training, and so before all training."""
+        return FutureJob(self._queue.submit(-math.inf, self._trainer.evaluate, params))
 
 
 class InlineExecutor(Executor):

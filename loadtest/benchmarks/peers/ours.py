@@ -91,7 +91,7 @@ async def _simulate(options: workload.Options, pool: Executor, store: JsonLinesS
         marking.cancel()
         models = ModelCache(_NAME, manifest, InlineExecutor())
         last = await client.fetch_newest(models, make_codec(resolve("fedavg").codec))
-        clients = await engine.evaluate_all(last.params).result()
+        clients = await engine.evaluate_all(last.params, 0.0).result()
     reached = sum(one.correct for one in clients) / sum(one.num_examples for one in clients)
     workload.report(marks_s, reached, "fedat-service")
 

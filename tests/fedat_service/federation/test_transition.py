@@ -180,6 +180,19 @@ def test_a_client_lost_in_profiling_is_profiled_when_it_returns(drive):
     assert driver.members(1) == ("a",)
 
 
+def test_clients_that_profiling_never_waited_long_enough_for_are_given_more_time_each_time(drive):
+    driver = two_tiers(drive)
+    waited_s = []
+    for _ in range(9):
+        start_s = driver.state.now_s
+        driver.deadline()
+        waited_s.append(driver.state.now_s - start_s)
+        for name in ("a", "b", "c", "d"):
+            driver.apply(ClientReturned(driver.state.now_s, name))
+    first_s = driver.state.spec.rounds.deadline_s
+    assert waited_s == [first_s * factor for factor in (1, 2, 4, 8, 16, 32, 64, 64, 64)]
+
+
 def test_registering_again_changes_nothing_but_the_examples(drive):
     driver = fedavg(drive)
     driver.register(*ABC)

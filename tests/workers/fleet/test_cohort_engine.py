@@ -39,7 +39,7 @@ def start(settings):
 
 def results(engine, clients, start):
     async def join():
-        jobs = [engine.training_of(client).train(start, SOLVER, seed=client) for client in clients]
+        jobs = [engine.training_of(client).train(start, SOLVER, seed=client, due_s=0.0) for client in clients]
         return [await job.result() for job in jobs]
 
     return asyncio.run(join())
@@ -65,7 +65,9 @@ def test_results_do_not_depend_on_who_is_joined_first(settings, start):
     engine = CohortEngine(settings, InlineExecutor())
 
     async def join_backwards():
-        jobs = [engine.training_of(client).train(start, SOLVER, seed=client) for client in range(4)]
+        jobs = [
+            engine.training_of(client).train(start, SOLVER, seed=client, due_s=0.0) for client in range(4)
+        ]
         return [await job.result() for job in reversed(jobs)][::-1]
 
     for one, other in zip(asyncio.run(join_backwards()), results(engine, range(4), start), strict=True):
@@ -77,7 +79,9 @@ def test_who_drops_out_before_training_begins_is_left_out(settings, start):
     engine = CohortEngine(settings, pool)
 
     async def drop_one():
-        stays, goes = (engine.training_of(client).train(start, SOLVER, seed=0) for client in (0, 1))
+        stays, goes = (
+            engine.training_of(client).train(start, SOLVER, seed=0, due_s=0.0) for client in (0, 1)
+        )
         goes.cancel()
         await stays.result()
         with pytest.raises(TrainingError, match="client 1"):
@@ -92,7 +96,9 @@ def test_evaluations_are_jobs_too(settings, start):
         CohortEngine(settings, InlineExecutor()),
         LocalEngine(Population(settings), InlineExecutor()),
     )
-    assert asyncio.run(engine.evaluate_all(start).result()) == asyncio.run(local.evaluate_all(start).result())
+    assert asyncio.run(engine.evaluate_all(start, 0.0).result()) == asyncio.run(
+        local.evaluate_all(start, 0.0).result()
+    )
     one = engine.training_of(2).evaluate(start)
     assert asyncio.run(one.result()) == asyncio.run(local.training_of(2).evaluate(start).result())
 

@@ -15,7 +15,7 @@ def observe(virtually, connect, models, service):
 
     def run(plan):
         async def main():
-            def evaluate(_):
+            def evaluate(_, due_s):
                 found = (ClientEvaluation(client="c000", num_examples=2, correct=1, loss=0.5),)
                 return FutureJob(InlineExecutor().submit(lambda: found))
 
