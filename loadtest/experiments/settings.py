@@ -71,7 +71,7 @@ class ExperimentSettings(Strict):
     num_tiers: Annotated[Int, Field(ge=1, le=256)] = 5
     """Tiers of the methods that have them."""
 
-    cohort_size: Count = 8
+    cohort_size: Count = 5
     """Most clients in one round: of everybody for FedAvg, of one tier for FedAT (the same |S|)."""
 
     deadline_s: Duration = 90.0

@@ -94,3 +94,17 @@ class Driver:
 @pytest.fixture
 def drive() -> Callable[..., Driver]:
     return lambda **fields: Driver(initial_state(make_spec(**fields)))
+
+
+@pytest.fixture
+def two_tiers(drive: Callable[..., Driver]) -> Callable[..., Driver]:
+    """`two_tiers(**fields)` has registered a, b, c and d, who are being profiled."""
+
+    def start(**fields: object) -> Driver:
+        rounds = {"cohort_size": 2, "start_clients": 4, "deadline_s": 100.0}
+        tiering = {"num_tiers": 2, **fields.pop("tiering", {})}
+        driver = drive(tiering=tiering, rounds=rounds, **fields)
+        driver.register("a", "b", "c", "d")
+        return driver
+
+    return start

@@ -152,3 +152,14 @@ def test_with_everybody_gone_it_waits_for_the_first_to_return(drive):
     assert sum(driver.state.weights) == 1.0
     driver.apply(ClientReturned(400.0, "e"))
     assert driver.task("e") == "t3.r2.s0.e"
+
+
+def test_cohorts_depend_on_the_seed_and_not_on_the_order_of_arrival(drive):
+    def cohort(names, seed):
+        driver = drive(method="fedavg", seed=seed, rounds={"cohort_size": 3, "start_clients": 20})
+        driver.register(*names)
+        return driver.state.tiers[0].rounds[0].cohort
+
+    names = [f"c{i:02d}" for i in range(20)]
+    assert cohort(names, 1) == cohort(reversed(names), 1)
+    assert len({cohort(names, seed) for seed in range(10)}) > 5

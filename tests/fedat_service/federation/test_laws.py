@@ -29,6 +29,7 @@ from fedat_service.federation.transition import transition
 from fedat_service.wire.messages import CreateFederation, ManifestMessage, TensorMessage
 
 NAMES = [f"c{i}" for i in range(9)]
+SIZES = st.integers(1, 4)
 STALENESS = st.sampled_from(["constant", "hinge", "polynomial"])
 
 
@@ -264,18 +265,26 @@ class Federation(RuleBasedStateMachine):
         assert effects == self.effects
 
 
-class FedAvg(Federation):
+def checked(machine: type[Federation]) -> type:
+    machine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+    return machine.TestCase
+
+
+@checked
+class TestFedAvg(Federation):
     participation: ClassVar = {"name": st.just("fedavg")}
 
 
-class FedAT(Federation):
+@checked
+class TestFedAT(Federation):
     participation: ClassVar = {
         "name": st.just("fedat"),
         "cold_start": st.sampled_from(["literal", "smoothed", "reported"]),
     }
 
 
-class TiFL(Federation):
+@checked
+class TestTiFL(Federation):
     participation: ClassVar = {
         "name": st.just("tifl"),
         "interval": st.none() | st.integers(1, 3),
@@ -283,25 +292,11 @@ class TiFL(Federation):
     }
 
 
-class FedAsync(Federation):
+@checked
+class TestFedAsync(Federation):
     participation: ClassVar = {"name": st.just("fedasync"), "staleness": STALENESS}
 
 
-class FedBuff(Federation):
-    participation: ClassVar = {
-        "name": st.just("fedbuff"),
-        "staleness": STALENESS,
-        "buffer_size": st.integers(1, 4),
-    }
-
-
-def checked(machine: type[Federation]) -> type:
-    machine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-    return machine.TestCase
-
-
-TestFedAvg = checked(FedAvg)
-TestFedAT = checked(FedAT)
-TestTiFL = checked(TiFL)
-TestFedAsync = checked(FedAsync)
-TestFedBuff = checked(FedBuff)
+@checked
+class TestFedBuff(Federation):
+    participation: ClassVar = {"name": st.just("fedbuff"), "staleness": STALENESS, "buffer_size": SIZES}

@@ -8,7 +8,6 @@ from fedat_service.errors import Conflict, Gone, NotFound, Unprocessable
 from fedat_service.federation.effects import AddUpdate, DropRound, Finish, MakeVersion, WakeClients
 from fedat_service.federation.events import (
     ClientEvaluated,
-    ClientReturned,
     DeadlinePassed,
     ModelUploaded,
     Stopped,
@@ -18,7 +17,6 @@ from fedat_service.federation.events import (
     VersionPublished,
 )
 from fedat_service.federation.state import next_deadline_s, ready_lease, versions_in_use
-from fedat_service.federation.tasks import TaskId
 from fedat_service.federation.transition import transition
 
 ABC = ("a", "b", "c")
@@ -26,13 +24,6 @@ ABC = ("a", "b", "c")
 
 def fedavg(drive, cohort_size=2, **rounds):
     return drive(method="fedavg", rounds={"cohort_size": cohort_size, "start_clients": 3, **rounds})
-
-
-def two_tiers(drive, **fields):
-    rounds = {"cohort_size": 2, "start_clients": 4, "deadline_s": 100.0}
-    driver = drive(tiering={"num_tiers": 2, **fields.pop("tiering", {})}, rounds=rounds, **fields)
-    driver.register("a", "b", "c", "d")
-    return driver
 
 
 def test_nothing_is_given_out_before_enough_clients_are_there(drive):
@@ -82,17 +73,8 @@ def test_uniform_weighting_counts_every_update_once(drive):
     assert driver.update("a", 1.0, num_examples=99)[0] == AddUpdate(1, 1)
 
 
-def test_profiling_measures_latency_and_forms_tiers(drive):
-    driver = two_tiers(drive)
-    assert driver.state.status == "profiling"
-    driver.profile({"a": 9.0, "b": 1.0, "c": 8.0, "d": 2.0})
-    assert driver.state.status == "training"
-    assert [driver.members(m) for m in (1, 2)] == [("b", "d"), ("a", "c")]
-    assert not any(isinstance(effect, AddUpdate) for effect in driver.effects)
-
-
-def test_tiers_go_on_without_each_other(drive):
-    driver = two_tiers(drive)
+def test_tiers_go_on_without_each_other(two_tiers):
+    driver = two_tiers()
     driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
     for _ in range(3):
         driver.update("a", 20.0)
@@ -101,30 +83,6 @@ def test_tiers_go_on_without_each_other(drive):
     driver.update("d", 30.0)
     assert driver.state.update_counts == (3, 1)
     assert driver.state.weights == (0.25, 0.75)
-
-
-def test_a_late_comer_is_profiled_and_placed_by_its_latency(drive):
-    driver = two_tiers(drive)
-    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
-    driver.register("e", at_s=50.0)
-    assert driver.task("e") == "t0.r1.s0.e"
-    driver.profile({"e": 8.5}, start_s=50.0)
-    assert driver.members(2) == ("c", "d", "e")
-
-
-def test_without_all_answers_the_profiled_start_at_the_deadline(drive):
-    driver = two_tiers(drive)
-    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0})
-    driver.deadline()
-    assert driver.state.status == "training"
-    assert driver.state.clients["d"].lost
-    assert not driver.state.profiling
-
-
-def test_quantiles_cut_the_tiers(drive):
-    driver = two_tiers(drive, tiering={"rule": "quantiles", "quantiles": [0.7]})
-    driver.profile({"a": 1.0, "b": 2.0, "c": 3.0, "d": 9.0})
-    assert [driver.members(m) for m in (1, 2)] == [("a", "b", "c"), ("d",)]
 
 
 def test_at_the_deadline_a_quorum_closes_the_round(drive):
@@ -146,73 +104,6 @@ def test_without_a_quorum_the_round_is_abandoned_and_opened_afresh(drive):
     assert effects == (DropRound(1), WakeClients(("a",)))
     assert driver.state.version == 0
     assert driver.task("a") == "t1.r2.s0.a"
-
-
-def test_a_dead_tier_is_parked_and_the_others_share_its_weight(drive):
-    driver = two_tiers(drive)
-    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
-    driver.update("a", 20.0)
-    driver.update("b", 20.0)
-    for name in ("a", "b"):
-        driver.update(name, 50.0)
-    driver.deadline()
-    assert driver.state.parked == (False, True)
-    assert driver.state.weights == (1.0, 0.0)
-
-
-def test_a_parked_tier_revives_when_a_member_returns(drive):
-    driver = two_tiers(drive)
-    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
-    driver.deadline()
-    driver.apply(ClientReturned(200.0, "c"))
-    assert driver.state.parked == (True, False)
-    assert driver.task("c") == "t2.r2.s0.c"
-    assert driver.state.clients["c"].latency_s == 100.0
-
-
-def test_a_client_lost_in_profiling_is_profiled_when_it_returns(drive):
-    driver = two_tiers(drive)
-    driver.deadline()
-    assert driver.state.status == "profiling"
-    driver.apply(ClientReturned(200.0, "a"))
-    driver.profile({"a": 3.0}, start_s=200.0)
-    assert driver.state.status == "training"
-    assert driver.members(1) == ("a",)
-
-
-def test_clients_that_profiling_never_waited_long_enough_for_are_given_more_time_each_time(drive):
-    driver = two_tiers(drive)
-    waited_s = []
-    for _ in range(9):
-        start_s = driver.state.now_s
-        driver.deadline()
-        waited_s.append(driver.state.now_s - start_s)
-        for name in ("a", "b", "c", "d"):
-            driver.apply(ClientReturned(driver.state.now_s, name))
-    first_s = driver.state.spec.rounds.deadline_s
-    assert waited_s == [first_s * factor for factor in (1, 2, 4, 8, 16, 32, 64, 64, 64)]
-
-
-def test_registering_again_changes_nothing_but_the_examples(drive):
-    driver = fedavg(drive)
-    driver.register(*ABC)
-    before = driver.state
-    driver.register("a", num_examples=12)
-    assert replace(driver.state, clients=before.clients) == before
-    assert driver.state.clients["a"].num_examples == 12
-
-
-def test_a_client_that_moved_is_sampled_by_its_new_tier_only_when_free(drive):
-    driver = two_tiers(drive, tiering={"retier_every": 1, "hysteresis": 0.1})
-    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
-    for name in ("a", "b", "c", "d"):
-        driver.deliver(name, 10.0)
-    driver.update("a", 11.0)
-    driver.update("b", 90.0)  # slower than c and d now: it belongs to the slow tier
-    assert driver.state.clients["b"].tier == 2
-    assert driver.members(1) != driver.members(2)
-    in_round = [name for tier in driver.state.tiers for one in tier.rounds for name in one.cohort]
-    assert len(in_round) == len(set(in_round))
 
 
 @pytest.mark.parametrize(
@@ -246,8 +137,8 @@ def test_the_target_accuracy_ends_the_federation(drive):
         driver.apply(VersionEvaluated(4.0, 2, 5, 50, 0.9, 1.0, 0.0))
 
 
-def test_nobody_holds_anything_after_the_end(drive):
-    driver = two_tiers(drive)
+def test_nobody_holds_anything_after_the_end(two_tiers):
+    driver = two_tiers()
     driver.deliver("a", 1.0)
     driver.apply(Stopped(2.0, "enough"))
     assert all(client.lease is None for client in driver.state.clients.values())
@@ -266,35 +157,10 @@ def test_the_end_is_seen_once_the_last_version_is_readable(drive):
     assert driver.state.now_s == 1.0
 
 
-def test_an_update_for_a_task_nobody_fetched_is_refused(drive):
-    driver = two_tiers(drive)
+def test_an_update_for_a_task_nobody_fetched_is_refused(two_tiers):
+    driver = two_tiers()
     with pytest.raises(NotFound, match="not fetched"):
         driver.apply(UpdateAccepted(1.0, "t0.r1.s0.a", 10, "x"))
-
-
-def test_late_comers_do_not_put_off_each_other_s_deadline(drive):
-    driver = two_tiers(drive)
-    driver.register("e", at_s=90.0)
-    assert next_deadline_s(driver.state) == 100.0
-    for name in ("a", "b"):
-        driver.deliver(name, 1.0)
-        driver.update(name, 3.0)
-    driver.deadline()
-    assert driver.state.status == "profiling"
-    assert sorted(c.name for c in driver.state.clients.values() if c.lost) == ["c", "d"]
-    assert next_deadline_s(driver.state) == 190.0
-
-
-def test_a_tier_whose_member_was_busy_elsewhere_opens_when_it_is_free(drive):
-    driver = two_tiers(drive, tiering={"retier_every": 1, "hysteresis": 0.0})
-    driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
-    for name in ("a", "b", "c", "d"):
-        driver.deliver(name, 10.0)
-    for name, at_s in (("a", 80.0), ("b", 80.0), ("c", 81.0), ("d", 81.0)):
-        driver.update(name, at_s)
-    for tier in driver.state.tiers:
-        free = [n for n in driver.members(tier.number) if driver.state.clients[n].lease is None]
-        assert tier.rounds or not free
 
 
 def test_a_finished_federation_refuses_work(drive):
@@ -400,14 +266,6 @@ def test_a_task_is_evaluated_once_while_it_is_held_or_just_done(drive):
         driver.apply(ClientEvaluated(3.0, task, 10, 8, 0.5))
 
 
-def test_coming_back_without_being_lost_changes_nothing(drive):
-    driver = drive(method="fedavg")
-    driver.register("a")
-    before = driver.state
-    driver.apply(ClientReturned(0.0, "a"))
-    assert driver.state == before
-
-
 def test_a_deadline_that_rings_early_changes_nothing(drive):
     driver = fedavg(drive)
     driver.register(*ABC)
@@ -423,31 +281,13 @@ def test_time_never_runs_back(drive):
     assert driver.state.now_s == 9.0
 
 
-def test_versions_in_use_are_the_newest_and_the_bases(drive):
-    driver = two_tiers(drive)
+def test_versions_in_use_are_the_newest_and_the_bases(two_tiers):
+    driver = two_tiers()
     driver.profile({"a": 1.0, "b": 2.0, "c": 8.0, "d": 9.0})
     for _ in range(5):
         driver.update("a", 20.0)
         driver.update("b", 20.0)
     assert versions_in_use(driver.state) == {0, 5}
-
-
-def test_cohorts_depend_on_the_seed_and_not_on_the_order_of_arrival(drive):
-    def cohort(names, seed):
-        driver = drive(method="fedavg", seed=seed, rounds={"cohort_size": 3, "start_clients": 20})
-        driver.register(*names)
-        return driver.state.tiers[0].rounds[0].cohort
-
-    names = [f"c{i:02d}" for i in range(20)]
-    assert cohort(names, 1) == cohort(reversed(names), 1)
-    assert len({cohort(names, seed) for seed in range(10)}) > 5
-
-
-def test_task_names_round_trip():
-    task = TaskId(3, 12, 0, "c-017")
-    assert TaskId.parse(str(task)) == task
-    assert not task.is_profile
-    assert TaskId(0, 1, 0, "c").is_profile
 
 
 def test_transition_leaves_the_old_state_alone(drive):
