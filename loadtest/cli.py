@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from loadtest.experiments import Experiment, load_experiment, suite_names
 from loadtest.experiments.options import FILE, given, with_options
@@ -49,7 +50,7 @@ def demo(**fields: Any) -> None:  # noqa: ANN401 - values of options
     experiment = Experiment(name="demo", **{"rate": default_rate(fields["data"]), **given(fields)})
     from loadtest.experiments.demo import run_demo
 
-    console = Console(stderr=True)
+    console = _console()
     with _terminable():
         report = run_demo(experiment, console)
     _tell(console, report)
@@ -70,7 +71,7 @@ def simulate(
     chosen = load_experiment(experiment, **given(fields))
     from loadtest.experiments.compare import simulate_all
 
-    console = Console(stderr=True)
+    console = _console()
     with _resumable(console):
         report = simulate_all(chosen, simulate=_on(engine), console=console, fresh=fresh)
     _tell(console, report)
@@ -93,7 +94,7 @@ def compare(
     chosen = [load_experiment(one, **given(fields)) for one in experiments]
     from loadtest.experiments.compare import compare as run
 
-    console = Console(stderr=True)
+    console = _console()
     with _resumable(console):
         done = run(chosen, range(seeds), out, simulate=_on(engine), console=console, fresh=fresh)
     _tell(console, done.report)
@@ -125,7 +126,7 @@ def bench(
     """Measure this build against its baselines; prints one JSON object {name: {value, baseline, ratio}}."""
     from loadtest.benchmarks.run import run_benchmarks
 
-    results = run_benchmarks(only, Console(stderr=True))
+    results = run_benchmarks(only, _console())
     sys.stdout.write(json.dumps(results, indent=2, allow_nan=False) + "\n")
 
 
@@ -135,8 +136,12 @@ def _on(engine: Literal["inline", "processes", "ray"]) -> "Simulate":
     return partial(run, engine=engine)
 
 
+def _console() -> Console:
+    return Console(stderr=True, emoji=False, highlight=False)
+
+
 def _tell(console: Console, report: Path) -> None:
-    console.print(f"Report: [bold]{report}[/bold]", highlight=False)
+    console.print(f"Report: [bold]{escape(str(report))}[/bold]", soft_wrap=True)
 
 
 @contextmanager

@@ -163,7 +163,7 @@ def _create(settings: FleetSettings, seed: int, **rules: BaseModel) -> None:
     _hush_retries()
     view = asyncio.run(create_federation(settings.url, message, described))
     why = f", {view.reason}" if view.reason else ""
-    Console(stderr=True).print(f"federation {view.name}: {view.status}{why}", highlight=False)
+    _console().print(f"federation {view.name}: {view.status}{why}")
 
 
 def fleet(
@@ -204,13 +204,13 @@ def _run(settings: FleetSettings) -> None:
     from workers.fleet.progress import run_visibly
 
     _hush_retries()
-    console = Console(stderr=True)
+    console = _console()
     try:
         tally = asyncio.run(_until_terminated(run_visibly(settings, console)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("fleet stopped")
         raise typer.Exit(_INTERRUPTED) from None
-    console.print(f"{tally.tasks} tasks done, {tally.late} later than planned", highlight=False)
+    console.print(f"{tally.tasks} tasks done, {tally.late} later than planned")
 
 
 def manifest(model: Model = _DEFAULT.model, data: Data = _DEFAULT.data, data_dir: DataDir = None) -> None:
@@ -246,6 +246,11 @@ def _checked(settings: type[Message], **values: Any) -> Message:  # noqa: ANN401
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or settings.__name__
         raise ConfigError(f"{where}: {first['msg']}") from error
+
+
+def _console() -> Console:
+    """For people; what it prints is text and nothing else."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def _hush_retries() -> None:

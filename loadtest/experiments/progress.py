@@ -40,7 +40,7 @@ class Progress:
         self._bars = Bars(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[words]}"),
+            TextColumn("{task.fields[words]}", markup=False),
             console=console,
             disable=not console.is_terminal,
         )
@@ -98,7 +98,7 @@ class Progress:
             self._say(words)
 
     def _say(self, words: str) -> None:
-        self._console.print(words, highlight=False, soft_wrap=True)
+        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def describe(view: FederationView, accuracy: float | None) -> str:
