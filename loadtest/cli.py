@@ -104,7 +104,9 @@ def what_if(
     log: Annotated[Path, typer.Argument(help="An event log, ....events.jsonl.", exists=True, dir_okay=False)],
     tiers: Annotated[int, typer.Option(help="Largest number of tiers.", min=1)] = 10,
     cohort: Annotated[int, typer.Option(help="Clients in a round of one tier.", min=1)] = 10,
-    out: Annotated[Path | None, typer.Option(help="Where to draw a figure, FILE.png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to draw a figure, FILE.png.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Predict how fast a federation would go with other numbers of tiers, from the latencies in its log."""
     from loadtest.experiments.what_if import predict, recorded, to_table

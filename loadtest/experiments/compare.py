@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fedat_service.errors import ConfigError
+from fedat_service.store.folder import make_folder
 from loadtest.experiments.experiment import Experiment
 from loadtest.experiments.kept import find_run, keep_run
 from loadtest.experiments.markdown import results_table
@@ -65,11 +66,11 @@ def simulate_all(
         The path of report.md.
 
     Raises:
-        FedATError: If a setting makes no sense, or a federation fails.
-        OSError: If the folder cannot be written to.
+        FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
     from loadtest.experiments.report import write_report
 
+    make_folder(experiment.out, "out")
     runs = _run_methods(experiment, experiment.out / "runs", simulate, console, fresh)
     single = {name: (run,) for name, run in runs.items()}
     return write_report(Outcome(experiment, (experiment.seed,), single, virtual=True))
@@ -98,8 +99,7 @@ def compare(
         fresh: Run again what was kept.
 
     Raises:
-        FedATError: If a setting makes no sense, or a federation fails.
-        OSError: If the folder cannot be written to.
+        FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
     from loadtest.experiments.report import write_comparison
 
@@ -108,6 +108,7 @@ def compare(
         raise ConfigError(
             f"a comparison needs different experiments and seeds, got {names} and {list(seeds)}"
         )
+    make_folder(Path(out), "out")
     outcomes = {}
     for experiment in experiments:
         by_seed = []

@@ -217,6 +217,8 @@ def _address(url: str) -> httpx.URL:
         raise ConfigError(f"{url!r} is no address: {error}") from error
     if base.scheme not in ("http", "https") or not base.host:
         raise ConfigError(f"the service's address must be http://host:port or https://..., got {url!r}")
+    if base.port is not None and not 0 < base.port < 1 << 16:
+        raise ConfigError(f"{url!r} is no address: ports lie in 1..65535")
     return base
 
 
