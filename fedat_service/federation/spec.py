@@ -30,6 +30,16 @@ def _require_runnable(method: Method) -> None:
             )
 
 
+def _require_tiers(method: Method, tiering: Tiering) -> None:
+    """Refuse to be told how to sort clients where nobody does; how many tiers there would be says nothing."""
+    alone = rule_for(method.participation).num_tiers(2) == 1
+    if alone and tiering != Tiering(num_tiers=tiering.num_tiers):
+        raise Unprocessable(
+            f"participation {method.participation.name} has one tier: of tiering it takes num_tiers only",
+            "tiering",
+        )
+
+
 @dataclass(frozen=True)
 class Spec:
     """A created federation: method, model description, tiers, rounds, stop rule, seed."""
@@ -82,6 +92,9 @@ class Spec:
             Unprocessable: If its manifest cannot be a model or its settings contradict each other.
         """
         tiering = message.tiering
+        method = resolve(message.method)
+        _require_runnable(method)
+        _require_tiers(method, tiering)
         if tiering.rule == "quantiles" and len(tiering.quantiles) != tiering.num_tiers - 1:
             raise Unprocessable(
                 f"{tiering.num_tiers} tiers need {tiering.num_tiers - 1} quantiles, "
@@ -89,13 +102,11 @@ class Spec:
                 "tiering.quantiles",
             )
         if list(tiering.quantiles) != sorted(set(tiering.quantiles)):
-            raise Unprocessable(f"quantiles must ascend, got {tiering.quantiles}", "tiering.quantiles")
+            raise Unprocessable(f"quantiles must ascend, got {list(tiering.quantiles)}", "tiering.quantiles")
         try:
             manifest = message.manifest.to_manifest()
         except ManifestError as error:
             raise Unprocessable(str(error), "manifest") from error
-        method = resolve(message.method)
-        _require_runnable(method)
         return Spec(
             name=message.name,
             method=method,

@@ -17,6 +17,7 @@ from fedat_service.wire.settings import (
     Stop,
     Strict,
     Tiering,
+    judged_as,
 )
 
 BUNDLE_TYPE = "application/vnd.fedat.bundle"
@@ -96,7 +97,9 @@ class CreateFederation(Strict):
     """
 
     name: Name
-    method: Method | Name = "fedat"
+    method: Annotated[Method | Name, judged_as(lambda value: Name if isinstance(value, str) else Method)] = (
+        "fedat"
+    )
     manifest: ManifestMessage
     initial_model: Literal["glorot", "upload"] = "glorot"
     tiering: Tiering = Tiering()

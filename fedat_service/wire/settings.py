@@ -1,9 +1,19 @@
 """A method as data: one value on each of the five axes, strict, frozen, and the same on both sides."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 class Strict(BaseModel):
@@ -18,6 +28,15 @@ def _no_bool(value: Any) -> Any:  # noqa: ANN401 - runs before validation, on wh
     return value
 
 
+def judged_as(member_for: Callable[[Any], Any]) -> WrapValidator:
+    """Judge a value as the member of a union that it looks like; pydantic would find fault as every member.
+
+    Args:
+        member_for: Gives the member's type for a value.
+    """
+    return WrapValidator(lambda value, _: TypeAdapter(member_for(value)).validate_python(value))
+
+
 Int = Annotated[int, BeforeValidator(_no_bool)]
 Float = Annotated[float, BeforeValidator(_no_bool)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
@@ -29,12 +48,26 @@ HeadPatterns = Annotated[
 ]
 
 
+def _head_like(value: object) -> Any:  # noqa: ANN401 - a type, as pydantic takes it
+    if isinstance(value, str):
+        return Literal["classifier"]
+    return HeadPatterns if isinstance(value, list | tuple) else HeadCount
+
+
+Head = Annotated[Literal["classifier"] | HeadCount | HeadPatterns, judged_as(_head_like)]
+
+
 def _require_own(settings: BaseModel, name: str, belongs: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse a value for a field that `name` does not have; a default there says nothing."""
     for field, owners in belongs.items():
-        is_set = getattr(settings, field) != type(settings).model_fields[field].default
-        if is_set and name not in owners:
-            raise ValueError(f"{field} belongs to {' and '.join(owners)}, not to {name}")
+        value = getattr(settings, field)
+        if value != type(settings).model_fields[field].default and name not in owners:
+            reason = PydanticCustomError(
+                "not_its_own", f"{field} belongs to {' and '.join(owners)}, not to {name}"
+            )
+            wrong = InitErrorDetails(type=reason, loc=(field,), input=value)
+            # Raised as pydantic's own: it then stands at the field, not at the whole.
+            raise ValidationError.from_exception_data(type(settings).__name__, [wrong])
 
 
 class Participation(Strict):
@@ -89,7 +122,7 @@ class Schedule(Strict):
 
     name: Literal["full", "fedals", "fedlama"] = "full"
     alpha: Annotated[Int, Field(ge=1, le=1000)] = 10
-    head: Literal["classifier"] | HeadCount | HeadPatterns = "classifier"
+    head: Head = "classifier"
     phi: Annotated[Int, Field(ge=1, le=1000)] = 2
     rule: Literal["official", "text"] = "official"
     unit: Literal["kernel-tensor", "layer"] = "kernel-tensor"
@@ -138,9 +171,11 @@ class Solver(Strict):
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
         plain = ("sgd", "momentum", "adam", "adamw")
-        belongs = {"option": ("scaffold",), "reset": plain, "prox_mu": (*plain, "scaffold")}
         shared_moment = ("fedams", "fedlamb", "mimeams", "mimelamb")
-        _require_own(self, self.name, belongs | {"moment_every": shared_moment})
+        belongs = {"option": ("scaffold",), "reset": plain, "prox_mu": (*plain, "scaffold")}
+        belongs |= {"momentum": ("momentum", "mime"), "moment_every": shared_moment}
+        belongs |= dict.fromkeys(("beta1", "beta2", "eps"), ("adam", "adamw", *shared_moment))
+        _require_own(self, self.name, belongs)
         return self
 
 
@@ -175,6 +210,11 @@ class CodecSettings(Strict):
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
 
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        _require_own(self, self.name, dict.fromkeys(("precision", "layout"), ("polyline",)))
+        return self
+
 
 class Method(Strict):
     """A row of the five axes."""
@@ -198,6 +238,13 @@ class Tiering(Strict):
     quantiles: tuple[Annotated[Float, Field(gt=0, lt=1)], ...] = ()
     hysteresis: Annotated[Float, Field(ge=0, le=10)] = 0.2
     retier_every: Annotated[Int, Field(ge=0, le=1_000_000)] = 0
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        _require_own(self, f"rule {self.rule}", {"quantiles": ("rule quantiles",)})
+        if self.retier_every == 0:
+            _require_own(self, "tiers that stay", {"hysteresis": ("retier_every",)})
+        return self
 
 
 class Rounds(Strict):

@@ -182,11 +182,42 @@ CREATIONS = {
     "zero cohort": ({"rounds": {"cohort_size": 0}}, "rounds.cohort_size"),
     "text seed": ({"seed": "1"}, "seed"),
     "quorum above one": ({"rounds": {"quorum": 1.5}}, "rounds.quorum"),
-    "quantiles missing": ({"tiering": {"rule": "quantiles", "num_tiers": 3}}, "tiering.quantiles"),
-    "quantiles descend": (
-        {"tiering": {"rule": "quantiles", "num_tiers": 3, "quantiles": [0.7, 0.2]}},
+    "quantiles missing": (
+        {"method": "fedat", "tiering": {"rule": "quantiles", "num_tiers": 3}},
         "tiering.quantiles",
     ),
+    "quantiles descend": (
+        {"method": "fedat", "tiering": {"rule": "quantiles", "num_tiers": 3, "quantiles": [0.7, 0.2]}},
+        "tiering.quantiles",
+    ),
+    "quantiles that nobody asks for": (
+        {"method": "fedat", "tiering": {"num_tiers": 2, "quantiles": [0.7]}},
+        "tiering.quantiles",
+    ),
+    "a margin for tiers that stay": (
+        {"method": "fedat", "tiering": {"hysteresis": 0.5}},
+        "tiering.hysteresis",
+    ),
+    "quantiles for one tier": (
+        {"tiering": {"rule": "quantiles", "num_tiers": 2, "quantiles": [0.7]}},
+        "tiering",
+    ),
+    "tiers that move where there is one": ({"tiering": {"retier_every": 2}}, "tiering"),
+    "precision of another codec": (
+        {"method": {"codec": {"name": "float32", "precision": 5}}},
+        "method.codec.precision",
+    ),
+    "a member of a member of a method": ({"method": {"codec": {"precision": 9}}}, "method.codec.precision"),
+    "a method of another kind": ({"method": 7}, "method"),
+    "a head that is no number": (
+        {"method": {"schedule": {"name": "fedals", "head": 0}}},
+        "method.schedule.head",
+    ),
+    "a setting of another solver": (
+        {"method": {"solver": {"name": "sgd", "beta1": 0.5}}},
+        "method.solver.beta1",
+    ),
+    "a member called body": ({"body": 1}, "body"),
     "name": ({"name": "../etc"}, "name"),
 }
 
@@ -196,7 +227,8 @@ async def test_a_wrong_federation_is_named(service, case):
     fields, field = CREATIONS[case]
     answer = await service.create(**fields)
     assert answer.status_code == 422, answer.text
-    assert answer.json()["field"].startswith(field), answer.json()
+    assert answer.json()["field"] == field, answer.json()
+    assert "\n" not in answer.json()["detail"]
     assert (await service.http.get("/v1/federations")).json()["federations"] == []
 
 

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from fedat_service.wire.settings import Method, Schedule, ServerOptimizer
+from fedat_service.wire.settings import CodecSettings, Method, Schedule, ServerOptimizer, Tiering
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,35 @@ def test_a_schedule_that_makes_no_sense_is_refused(given, reason):
 def test_a_server_optimizer_that_makes_no_sense_is_refused(given, reason):
     with pytest.raises(ValidationError, match=reason):
         ServerOptimizer.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "place"),
+    [
+        (CodecSettings, {"name": "float16", "layout": "flat"}, ("layout",)),
+        (CodecSettings, {"name": "float32", "precision": 5}, ("precision",)),
+        (Tiering, {"num_tiers": 2, "quantiles": [0.5]}, ("quantiles",)),
+        (Tiering, {"hysteresis": 0.5}, ("hysteresis",)),
+        (Schedule, {"name": "fedals", "head": "last"}, ("head",)),
+        (Schedule, {"name": "fedals", "head": 0}, ("head",)),
+        (Schedule, {"name": "fedals", "head": ["fc", ""]}, ("head", 1)),
+        (Method, {"solver": {"name": "sgd", "option": "I"}}, ("solver", "option")),
+    ],
+)
+def test_what_is_wrong_stands_once_where_it_is(kind, given, place):
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate(given)
+    assert [error["loc"] for error in refused.value.errors()] == [place]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CodecSettings, {"name": "float32", "precision": 4}),
+        (Tiering, {"retier_every": 2, "hysteresis": 0.5}),
+        (Tiering, {"rule": "quantiles", "num_tiers": 2, "quantiles": [0.5]}),
+    ],
+)
+def test_what_says_nothing_or_something_is_taken(kind, given):
+    settings = kind.model_validate(given)
+    assert kind.model_validate_json(settings.model_dump_json()) == settings
