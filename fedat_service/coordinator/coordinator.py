@@ -100,7 +100,8 @@ class Coordinator:
         """
         codec = self.spec.method.codec.name
         if codec not in message.codecs:
-            raise Unprocessable(f"the federation speaks {codec}, the client {message.codecs}", "codecs")
+            spoken = ", ".join(message.codecs) or "none"
+            raise Unprocessable(f"the federation speaks {codec}, the client {spoken}", "codecs")
         is_new = False
 
         def decide(state: State) -> Event | None:

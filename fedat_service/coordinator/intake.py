@@ -12,7 +12,7 @@ from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
 from fedat_service.store.base import Body
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
-from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.codecs import Codec, Int64, make_codec
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
 
 
@@ -103,11 +103,16 @@ def check_submission(submission: Submission, lease: Lease, returns: tuple[str, .
     codec = make_codec(spec.method.codec)
     for entry in bundle.entries:
         if entry.tensor.dtype == "float32" and entry.codec != codec:
-            raise Unprocessable(
-                f"tensor {entry.tensor.name!r} came as {entry.codec}, the federation takes {codec}",
-                entry.tensor.name,
-            )
+            came, due = _told(entry.codec), _told(codec)
+            name = entry.tensor.name
+            raise Unprocessable(f"tensor {name!r} came as {came}, the federation takes {due}", name)
     return bundle.num_examples
+
+
+def _told(codec: Codec | Int64) -> str:
+    """A codec in words: `polyline, precision 4, layout pairs`."""
+    name, *members = codec.fields().items()
+    return ", ".join([str(name[1]), *(f"{member} {value}" for member, value in members)])
 
 
 def evaluation_of(message: Evaluation, task: TaskId, at_s: float) -> ClientEvaluated:

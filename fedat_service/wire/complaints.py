@@ -27,7 +27,7 @@ def place_of(details: Details, *within: str) -> str:
 def reason_of(details: Details) -> str:
     """Why a value is refused, with the value if it is short."""
     if details["type"] == "extra_forbidden":
-        return "there is no such setting"
+        return "there is no such field"
     if details["type"] == "value_error":
         # A reason of our own; it holds the value.
         return str(details["ctx"]["error"])

@@ -1,7 +1,7 @@
 """A federation as its clients, its operators and its observers see it."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -12,6 +12,7 @@ from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
 from fedat_service.wire.codecs import Codec, Float32, make_codec
+from fedat_service.wire.complaints import complaint, first_of, place_of
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
     CLIENT_TASK,
@@ -213,8 +214,7 @@ def _read(message: type[Message], answer: Response) -> Message:
     try:
         return message.model_validate_json(bytes(answer.body))
     except ValidationError as error:
-        first: Any = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
+        first = first_of(error)
         raise WireError(
-            f"the service's {message.__name__} is wrong: {where}: {first['msg']}", where
+            f"the service's {message.__name__} is wrong: {complaint(first)}", place_of(first) or "body"
         ) from error

@@ -232,6 +232,63 @@ async def test_a_wrong_federation_is_named(service, case):
     assert (await service.http.get("/v1/federations")).json()["federations"] == []
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b'{"name": "f",}',
+        b'{"name": "\xff"}',
+        b'{"seed": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+    ],
+    ids=["cut short", "comma", "encoding", "digits", "deep lists", "deep objects"],
+)
+async def test_what_is_no_json_is_told_of_the_body(service, content):
+    answer = await service.http.post(
+        "/v1/federations", content=content, headers={"Content-Type": "application/json"}
+    )
+    problem = answer.json()
+    assert (answer.status_code, problem["field"]) == (400, "body"), problem
+    assert problem["detail"].startswith("the body is no JSON: ")
+    assert problem["type"].endswith("/bad-request")
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", BUNDLE_TYPE, None]
+)
+@pytest.mark.parametrize("path", ["/v1/federations", f"{BASE}/clients", f"{BASE}/evaluations"])
+async def test_json_must_be_said_to_be_json(service, path, content_type):
+    await service.create()
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    answer = await service.http.post(path, content=b'{"name": "g", "num_examples": 1}', headers=headers)
+    assert (answer.status_code, answer.json()["field"]) == (415, "content-type"), answer.text
+    assert (content_type or "no type") in answer.json()["detail"]
+
+
+async def test_no_body_at_all_is_told(service):
+    answer = await service.http.post("/v1/federations", headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "body")
+
+
+async def test_a_place_is_told_from_a_member_called_like_it(service):
+    answer = await service.create(rounds={"body": 1})
+    assert (answer.status_code, answer.json()["field"]) == (422, "rounds.body")
+
+
+async def test_a_parameter_is_named(service):
+    answer = await service.http.get("/v1/federations", params={"limit": 0})
+    assert (answer.status_code, answer.json()["field"]) == (422, "limit")
+
+
+async def test_codecs_are_told_in_words(service):
+    (task,) = await service.started("a")
+    answer = await service.put(task, service.update(codec="polyline"))
+    assert answer.json()["detail"] == (
+        "tensor 'conv.weight' came as polyline, precision 4, layout pairs, the federation takes float32"
+    )
+
+
 async def test_nan_in_json_is_refused(service):
     await service.create()
     answer = await service.http.post(

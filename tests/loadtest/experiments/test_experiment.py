@@ -68,8 +68,8 @@ def test_a_subset_of_the_methods_can_be_run(file_of):
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ('data = "mnist"', 'dataset = "mnist"', "dataset: there is no such setting"),
-        ("codec.precision = 3", "codec.precison = 3", "method.p3.codec.precison: there is no such setting"),
+        ('data = "mnist"', 'dataset = "mnist"', "dataset: there is no such field"),
+        ("codec.precision = 3", "codec.precison = 3", "method.p3.codec.precison: there is no such field"),
         ("lr = 0.5", "lr = ", "precision.toml: Invalid value"),
         ('quantity = "bytes', 'quantity = "bits', "'bits_per_parameter_up' is not measured"),
         ('of = ["p4"]', 'of = ["p5"]', "expect: there is no method p5"),
