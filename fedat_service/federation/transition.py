@@ -189,6 +189,11 @@ def _on_version_evaluated(state: State, event: VersionEvaluated) -> Step:
         raise NotFound(f"no version {event.version}; the newest is {state.published}", "version")
     if event.version in state.evaluated:
         raise Conflict(f"version {event.version} was evaluated with other numbers", "version")
+    if len(event.tier_accuracies) not in (0, len(state.tiers)):
+        raise Unprocessable(
+            f"{len(state.tiers)} tiers have as many accuracies, got {len(event.tier_accuracies)}",
+            "tier_accuracies",
+        )
     newest = event if state.observed is None or event.version > state.observed.version else state.observed
     state = replace(state, evaluated=state.evaluated.set(event.version, event), observed=newest)
     target = state.spec.stop.target_accuracy
