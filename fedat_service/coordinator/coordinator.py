@@ -254,10 +254,10 @@ class Coordinator:
         self._execution.waiting.wake_all()
 
     async def close(self) -> None:
-        """Finish what is in line, and end the coordinator's tasks."""
-        self.release()
+        """Finish what is in line, end the coordinator's tasks, and send everybody who waits away."""
         self._execution.alarm.set(None)
         await self._journal.close()
+        self.release()
 
     @property
     def elapsed_s(self) -> float:
@@ -276,7 +276,7 @@ class Coordinator:
 
     def _insist(self, decide: Decide) -> None:
         """Enter an event of the coordinator's own: nobody else would try it again."""
-        if not self._journal.failed:
+        if not self._journal.ended:
             done = self._journal.enter(Command(decide, insists=True))
             done.add_done_callback(lambda future: future.cancelled() or future.exception())
 

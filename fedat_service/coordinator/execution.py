@@ -87,11 +87,12 @@ class Execution:
             case WakeClients(clients):
                 self.waiting.wake(clients)
             case Finish():
-                self._finish()
+                self._finish(state)
 
-    def _finish(self) -> None:
+    def _finish(self, state: State) -> None:
         if self._arithmetic is not None:
             self._arithmetic.drop_all()
+            self._arithmetic.keep_only(versions_in_use(state))
         self.waiting.wake_all()
 
     async def _publish(self, made: MakeVersion, state: State) -> None:

@@ -75,6 +75,11 @@ class JsonLinesStore:
             lines.append(json.dumps(line) + "\n")
         _write_whole(file, "".join(lines).encode())
 
+    async def forget(self, federation: str) -> None:
+        """Close its files; another federation of its name is appended to them."""
+        if (files := self._files.pop(federation, None)) is not None:
+            _close(*files)
+
     async def close(self) -> None:
         """Close all files."""
         for files in self._files.values():

@@ -9,8 +9,7 @@ from statistics import mean
 from fedat_service.errors import ConfigError, LogDamaged, NotFound
 from fedat_service.federation.events import TaskDelivered, UpdateAccepted, VersionEvaluated
 from fedat_service.federation.tasks import TaskId
-from fedat_service.store.base import Record
-from fedat_service.store.jsonl import read_log
+from fedat_service.store.jsonl import Created, read_log
 from fedat_service.tiering import assign_tiers
 
 _HUNDREDTHS = 100
@@ -50,6 +49,8 @@ class Prediction:
 def recorded(log: Path) -> Recorded:
     """Read latencies and progress off an event log; profiling counts as work like any other.
 
+    Where a log holds several federations, one after the other, it is about the last.
+
     Raises:
         LogDamaged: If the log cannot be read.
         ConfigError: If it holds no update.
@@ -58,7 +59,10 @@ def recorded(log: Path) -> Recorded:
     latencies: dict[str, list[float]] = defaultdict(list)
     evaluated: list[VersionEvaluated] = []
     for entry in read_log(log):
-        event = entry.event if isinstance(entry, Record) else None
+        if isinstance(entry, Created):
+            delivered_s, latencies, evaluated = {}, defaultdict(list), []
+            continue
+        event = entry.event
         if isinstance(event, TaskDelivered):
             delivered_s[event.task] = event.at_s
         elif isinstance(event, UpdateAccepted):

@@ -97,6 +97,11 @@ class FedATClient:
         """End the federation; its results stay readable."""
         return _read(FederationView, await self._exchange.send(Request("DELETE", self._path(FEDERATION))))
 
+    async def forget(self) -> FederationView:
+        """End the federation and let go of its results: its name is free again."""
+        request = Request("DELETE", self._path(FEDERATION), {"forget": "true"})
+        return _read(FederationView, await self._exchange.send(request))
+
     async def register(self, message: RegisterClient) -> ClientView:
         """Register a client; the same name again is the same client."""
         return _read(ClientView, await self._post(self._path(CLIENTS), message))

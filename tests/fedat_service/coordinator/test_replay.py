@@ -114,7 +114,7 @@ GARBAGE = (None, True, -1, 0, 1.5, float("inf"), 2**70, "x", "t1.r1.s0.a", [], [
 
 
 def damaged(lines):
-    """The first line of every kind: a field missing, other or one more; the line lost, twice, or cut short."""
+    """The first line of every kind: a field lost, other or one more; the line lost, twice, or cut short."""
     kinds = [json.loads(line)["kind"] for line in lines]
     for i, line in enumerate(lines):
         if kinds[i] in kinds[:i]:

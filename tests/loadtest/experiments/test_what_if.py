@@ -36,6 +36,15 @@ def test_latencies_and_the_worth_of_a_version_are_read_off_a_log(tmp_path):
     assert run.versions_per_point == pytest.approx(1.0)
 
 
+def test_of_several_federations_in_a_log_the_last_counts(tmp_path):
+    events = [TaskDelivered(1.0, "t0.r1.s0.a"), UpdateAccepted(4.0, "t0.r1.s0.a", 10, "x")]
+    log = log_of(tmp_path, *events)
+    first = log.read_text()
+    again = log_of(tmp_path, TaskDelivered(1.0, "t0.r1.s0.b"), UpdateAccepted(3.0, "t0.r1.s0.b", 10, "x"))
+    log.write_text(first + again.read_text())
+    assert recorded(log).latencies_s == {"b": [2.0]}
+
+
 def test_a_log_without_updates_says_nothing(tmp_path):
     with pytest.raises(ConfigError, match="no update"):
         recorded(log_of(tmp_path, TaskDelivered(1.0, "t0.r1.s0.a")))

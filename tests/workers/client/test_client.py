@@ -239,6 +239,12 @@ def test_a_refused_update_says_why(virtually, connect, service, models, params, 
     assert caught.value.status == 410
 
 
+def test_a_federation_is_forgotten_by_its_name(virtually, connect, service):
+    virtually(connect().forget())
+    assert service.calls == {"DELETE f": 1}
+    assert dict(service.requests[0].url.params) == {"forget": "true"}
+
+
 def test_a_federation_is_stopped_by_its_name(virtually, connect, service):
     virtually(connect().stop())
     assert service.calls == {"DELETE f": 1}
