@@ -64,12 +64,12 @@ class Progress:
         if not self._console.is_terminal:
             self._say(f"{name}: kept from an earlier run")
 
-    def watch(self, name: str) -> Watch:
-        """What shows one method."""
-        line = self._lines[name]
-        self._bars.update(line, words="starts")
+    def watch(self, name: str, *, is_begun: bool = False) -> Watch:
+        """What shows one method; `is_begun` if it was interrupted, and what it computed is looked up."""
+        line, begins = self._lines[name], "goes on where it was interrupted" if is_begun else "starts"
+        self._bars.update(line, words=begins)
         if not self._console.is_terminal:
-            self._say(f"{name}: starts; {self._horizon_s:,.0f} simulated seconds")
+            self._say(f"{name}: {begins}; {self._horizon_s:,.0f} simulated seconds")
 
         async def watch(client: FedATClient, finished: asyncio.Event) -> None:
             await self._watch(line, client, finished)

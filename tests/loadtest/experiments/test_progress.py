@@ -89,3 +89,13 @@ def test_a_run_that_is_there_already_is_said_to_be_kept():
     with Progress(ExperimentSettings(), Console(file=output, width=200)) as progress:
         progress.keep("fedat")
     assert "fedat: kept from an earlier run" in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("is_begun", "words"), [(True, "goes on where it was interrupted"), (False, "starts")]
+)
+def test_off_a_terminal_a_line_says_whether_a_method_begins_or_goes_on(is_begun, words):
+    output = io.StringIO()
+    with Progress(ExperimentSettings(), Console(file=output, width=200)) as progress:
+        progress.watch("fedat", is_begun=is_begun)
+    assert f"fedat: {words}; 1,800 simulated seconds" in output.getvalue()
