@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 
 from fedat_service.errors import NotNow
 from fedat_service.wire.views import FederationView
@@ -40,7 +41,8 @@ class Progress:
         self._bars = Bars(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[words]}"),
+            # May wrap: on a narrow terminal the names stay whole.
+            TextColumn("{task.fields[words]}", table_column=Column()),
             console=console,
             disable=not console.is_terminal,
         )
