@@ -29,7 +29,7 @@ Engine = Annotated[
     Literal["inline", "processes", "ray"],
     typer.Option(help="Where training runs; the results do not depend on it."),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what an earlier call has finished.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what an earlier call has finished or begun.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -65,8 +65,8 @@ def simulate(
 ) -> None:
     """Run a whole federation for every method of an experiment in virtual time, and write a report.
 
-    The same seed gives the same event log. Finished methods are kept in --out: what was interrupted goes on
-    with the next one.
+    The same seed gives the same event log. What was interrupted goes on where it stopped: --out keeps
+    finished methods, and what an unfinished one has trained.
     """
     chosen = load_experiment(experiment, **given(fields))
     from loadtest.experiments.compare import simulate_all
@@ -88,8 +88,8 @@ def compare(
 ) -> None:
     """Run the methods of several experiments in virtual time with several seeds, and write one report.
 
-    All methods have the same data, latencies and drop-outs with one seed. Finished runs are kept in --out:
-    what was interrupted goes on where it stopped.
+    All methods have the same data, latencies and drop-outs with one seed. What was interrupted goes on
+    where it stopped: --out keeps finished runs, and what an unfinished one has trained.
     """
     chosen = [load_experiment(one, **given(fields)) for one in experiments]
     from loadtest.experiments.compare import compare as run
@@ -148,12 +148,12 @@ def _tell(console: Console, report: Path) -> None:
 
 @contextmanager
 def _resumable(console: Console) -> Iterator[None]:
-    """Say after an interrupt that nothing finished is lost."""
+    """Say after an interrupt that nothing is lost."""
     try:
         with _terminable():
             yield
     except KeyboardInterrupt:
-        console.print("interrupted; finished runs are kept: the same command goes on from there")
+        console.print("interrupted: the same command goes on from there")
         raise typer.Exit(_INTERRUPTED) from None
 
 

@@ -146,8 +146,8 @@ class State:
     def weights(self) -> tuple[float, ...]:
         """Share of each tier in the next global model."""
         absent = self._not_drawn if self.spec.rule.drawn else self.parked
-        cold_start = self.spec.method.participation.cold_start
-        return tuple(tier_weights(self.update_counts, cold_start, absent).tolist())
+        rule = self.spec.method.participation
+        return tuple(tier_weights(self.update_counts, rule.cold_start, absent, rule.mixing).tolist())
 
     @property
     def _not_drawn(self) -> tuple[bool, ...]:

@@ -74,11 +74,12 @@ class Participation(Strict):
     """Who trains when, and how finished work enters the global model.
 
     `fedavg` is one tier that holds everybody. `fedat` and `tifl` train `num_tiers` tiers by measured latency:
-    `fedat` all of them side by side, mixed with the inverse-frequency weights of FedAT eq. 3; `tifl` one at a
-    time, drawn the oftener the lower its accuracy, looked at anew after every `interval` rounds (as many as
-    there are tiers, if not given) and drawn for its part of `num_rounds` at most. `fedasync` and `fedbuff`
-    have one tier and keep `cohort_size` clients at work, each by itself: every update makes a version, or
-    every `buffer_size` of them do.
+    `fedat` all of them side by side; `tifl` one at a time, drawn the oftener the lower its accuracy, looked
+    at anew after every `interval` rounds (as many as there are tiers, if not given) and drawn for its part of
+    `num_rounds` at most. `fedasync` and `fedbuff` have one tier and keep `cohort_size` clients at work, each
+    by itself: every update makes a version, or every `buffer_size` of them do.
+
+    `mixing` is how `fedat` weighs its tiers: by the inverse frequency of their updates (eq. 3), or all alike.
 
     `cold_start` says what eq. 3 does before every tier has reported: `literal` (as printed), `smoothed`
     (counts + 1) or `reported` (only tiers that have). `staleness` is the factor for the age D of an update:
@@ -87,6 +88,7 @@ class Participation(Strict):
     """
 
     name: Literal["fedavg", "tifl", "fedasync", "fedbuff", "fedat"] = "fedat"
+    mixing: Literal["inverse-frequency", "uniform"] = "inverse-frequency"
     cold_start: Literal["literal", "smoothed", "reported"] = "literal"
     weighting: Literal["samples", "uniform"] = "samples"
     interval: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
@@ -100,12 +102,15 @@ class Participation(Strict):
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        belongs = {"cold_start": ("fedat",), "weighting": ("fedavg", "fedat", "tifl")}
+        own = ("fedat",)
+        belongs = {"mixing": own, "cold_start": own, "weighting": ("fedavg", "fedat", "tifl")}
         belongs |= dict.fromkeys(("interval", "num_rounds"), ("tifl",))
         belongs |= dict.fromkeys(("staleness", "hinge_a", "hinge_b", "poly_a"), ("fedasync", "fedbuff"))
         _require_own(self, self.name, belongs | {"alpha": ("fedasync",), "buffer_size": ("fedbuff",)})
         hinge = dict.fromkeys(("hinge_a", "hinge_b"), ("hinge",))
         _require_own(self, self.staleness, hinge | {"poly_a": ("polynomial",)})
+        if (self.mixing, self.cold_start) == ("uniform", "smoothed"):
+            raise ValueError("cold_start smoothed belongs to inverse-frequency mixing, not to uniform")
         return self
 
 

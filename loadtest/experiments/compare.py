@@ -15,6 +15,7 @@ from loadtest.experiments.markdown import results_table
 from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.unfinished import forget
 
 if TYPE_CHECKING:
     from loadtest.experiments.progress import Watch
@@ -54,13 +55,14 @@ def simulate_all(
 ) -> Path:
     """Run all methods of an experiment with its own seed, and write the report into its folder.
 
-    Finished runs are kept in `runs` there: what was interrupted goes on with the next method.
+    Finished runs are kept in `runs` there, and what an unfinished one computed beside it: what was
+    interrupted goes on where it stopped.
 
     Args:
         experiment: What to run.
         simulate: How to run one method; in virtual time, in processes, if None.
         console: Where progress is shown; nowhere, if None.
-        fresh: Run again what was kept.
+        fresh: Run again what was kept, from the start.
 
     Returns:
         The path of report.md.
@@ -96,7 +98,7 @@ def compare(
         out: Folder of the results.
         simulate: How to run one method; in virtual time, in processes, if None.
         console: Where progress is shown; nowhere, if None.
-        fresh: Run again what was kept.
+        fresh: Run again what was kept, from the start.
 
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
@@ -131,11 +133,15 @@ def _run_methods(
     with Progress(experiment, console or Console(quiet=True), experiment.horizon_s / _LOOKS) as progress:
         for name in experiment.methods:
             path, conditions = kept_in / f"{name}.json", experiment.conditions_of(name)
+            begun = experiment.unfinished_of(name)
+            if fresh:
+                forget(begun)
             run = None if fresh else find_run(path, conditions)
             if run is not None:
                 progress.keep(name)
             else:
-                run = (simulate or _in_processes())(name, experiment, progress.watch(name))
+                watch = progress.watch(name, is_begun=begun.exists())
+                run = (simulate or _in_processes())(name, experiment, watch)
                 keep_run(path, conditions, run)
             runs[name] = run
     return runs

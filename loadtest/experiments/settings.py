@@ -183,6 +183,10 @@ class ExperimentSettings(Strict):
         """Where a method's event log is kept."""
         return self.out / ("events.jsonl" if name == self.reference else f"events-{name}.jsonl")
 
+    def unfinished_of(self, name: str) -> Path:
+        """Where a method's results in virtual time are kept until its run is over."""
+        return self.out / f"unfinished-{name}"
+
     def conditions_of(self, name: str) -> dict[str, Any]:
         """All that a method's run in virtual time, and what it leaves, follows from: plain values."""
         fields = set(ExperimentSettings.model_fields) - _APART

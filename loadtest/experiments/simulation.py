@@ -20,6 +20,7 @@ from loadtest.experiments.files import keep_log
 from loadtest.experiments.progress import Watch
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.unfinished import ResumingExecutor, unfinished
 from workers.client import AppConnection, FedATClient
 from workers.fleet.cohort_engine import CohortEngine
 from workers.fleet.hosting import host
@@ -42,6 +43,8 @@ def simulate(
 ) -> MethodRun:
     """Run one method in virtual time, and keep its event log.
 
+    What was interrupted goes on: its results are in `settings.unfinished_of(name)` until the run is over.
+
     Args:
         name: The method, as the experiment calls it.
         settings: Under which conditions; `rate` plays no part.
@@ -49,18 +52,22 @@ def simulate(
         engine: Where training runs; the results do not depend on it.
 
     Raises:
-        FedATError: If a setting makes no sense, or the federation fails.
+        FedATError: If a setting makes no sense, the federation fails, or a run under other conditions was
+            interrupted here.
+        OSError: If the folder cannot be written to.
     """
-    settings.out.mkdir(parents=True, exist_ok=True)
+    folder = settings.unfinished_of(name)
     # One event loop hosts all clients; the pool's processes only train.
     fleet = fleet_of(name, settings, _URL).model_copy(update={"num_processes": 1})
     with (
-        TemporaryDirectory(dir=settings.out, prefix=f".{name}-") as folder,
+        unfinished(folder, settings.conditions_of(name)),
+        TemporaryDirectory(dir=folder) as events,
         open_pool(engine, settings.processes) as pool,
     ):
-        store = JsonLinesStore(Path(folder), keeps_bodies=settings.keep_updates)
-        run = run_virtual(_run(name, settings, fleet, pool, store, watch))
-        keep_log(Path(folder) / f"{name}.events.jsonl", settings.log_of(name))
+        store = JsonLinesStore(Path(events), keeps_bodies=settings.keep_updates)
+        work = ResumingExecutor(pool, folder)
+        run = run_virtual(_run(name, settings, fleet, work, store, watch))
+        keep_log(Path(events) / f"{name}.events.jsonl", settings.log_of(name))
     return run
 
 

@@ -121,7 +121,7 @@ def interrupt():
         raise KeyboardInterrupt
 
 
-def test_after_an_interrupt_nothing_finished_is_lost():
+def test_an_interrupt_has_the_status_of_one():
     with pytest.raises(typer.Exit) as left:
         interrupt()
     assert left.value.exit_code == 130

@@ -104,7 +104,9 @@ def test_every_experiment_of_the_package_says_what_it_should_show_and_what_the_p
     experiment = load_experiment(name)
     assert experiment.name == name
     assert experiment.claim
+    assert experiment.expect
     assert experiment.paper.table
+    assert experiment.paper.values or experiment.paper.ratios
     assert {one.method for one in experiment.expect} <= set(experiment.methods)
     assert experiment.reference in experiment.methods
 
