@@ -149,7 +149,8 @@ class ServerOptimizer(Strict):
 
     `average` replaces it. `server_lr` goes `gamma` times as far (FedCOM's gamma, SCAFFOLD's eta_g). The
     adaptive rules take the mean update for a gradient (Reddi et al., ICLR 2021); `v0` is what the second
-    moment starts from.
+    moment starts from. The step goes from the version that the cohort started from; where updates are
+    blended into a model that has gone on (`fedasync`, `fedbuff`), from that model to its blend.
     """
 
     name: Literal["average", "server_lr", "fedadam", "fedyogi", "fedadagrad"] = "average"

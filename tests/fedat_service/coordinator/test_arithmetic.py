@@ -34,11 +34,24 @@ TENSORS = (
 NAMES = [f"c{i}" for i in range(8)]
 
 
-def spec_of(participation, codec):
+PARTICIPATIONS = [
+    {"name": "fedavg"},
+    {"name": "fedat"},
+    {"name": "tifl"},
+    {"name": "fedasync", "staleness": "hinge"},
+    {"name": "fedbuff", "buffer_size": 4},
+]
+
+
+def named(fields):
+    return fields["name"]
+
+
+def spec_of(participation, codec, server=None):
     message = {
         "name": "f",
         "manifest": ManifestMessage(tensors=TENSORS).model_dump(),
-        "method": {"participation": participation, "codec": codec},
+        "method": {"participation": participation, "codec": codec, "server": server or {"name": "average"}},
         "tiering": {"num_tiers": 2},
         "rounds": {"cohort_size": 3, "start_clients": len(NAMES), "deadline_s": 60.0},
     }
@@ -113,19 +126,10 @@ def update_of(spec, rng, base_version):
 
 
 @pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "polyline", "precision": 3}])
-@pytest.mark.parametrize(
-    "participation",
-    [
-        {"name": "fedavg"},
-        {"name": "fedat"},
-        {"name": "tifl"},
-        {"name": "fedasync", "staleness": "hinge"},
-        {"name": "fedbuff", "buffer_size": 4},
-    ],
-    ids=lambda fields: fields["name"],
-)
-def test_the_log_alone_gives_the_same_models(participation, codec):
-    spec = spec_of(participation, codec)
+@pytest.mark.parametrize("server", [{"name": "average"}, {"name": "fedyogi", "lr": 0.01}], ids=named)
+@pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
+def test_the_log_alone_gives_the_same_models(participation, codec, server):
+    spec = spec_of(participation, codec, server)
     one = history(spec, seed=1)
     assert one.state.version > 5
     again = Federation(spec)
@@ -135,6 +139,15 @@ def test_the_log_alone_gives_the_same_models(participation, codec):
     assert [model.digest() for model in again.models] == [model.digest() for model in one.models]
     published = [event.digest for event, _ in one.log if isinstance(event, VersionPublished)]
     assert published == [model.digest() for model in again.models]
+
+
+@pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
+def test_fedcom_with_rate_1_is_the_average_bit_for_bit(participation):
+    codec = {"name": "float32"}
+    average = history(spec_of(participation, codec), seed=4)
+    rate_1 = history(spec_of(participation, codec, {"name": "server_lr"}), seed=4)
+    assert average.state.version > 5
+    assert [one.digest() for one in rate_1.models] == [one.digest() for one in average.models]
 
 
 @pytest.mark.parametrize("name", ["fedasync", "fedbuff"])
