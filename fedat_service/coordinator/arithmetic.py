@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedat_service.aggregation.asynchronous import REPLACE, blended
-from fedat_service.aggregation.mean import RunningMean
+from fedat_service.aggregation.mean import RunningMean, add_values
 from fedat_service.aggregation.mixing import mix_tiers
 from fedat_service.aggregation.server_optimizer import Moments, move
 from fedat_service.errors import Gone, ManifestError, NotFound
@@ -15,7 +15,7 @@ from fedat_service.federation.spec import Spec
 from fedat_service.methods.server import server_rule
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle
-from fedat_service.wire.codecs import Int64, make_codec
+from fedat_service.wire.codecs import Int64, make_codec, make_update_codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Arithmetic:
     def __init__(self, spec: Spec, initial: Model) -> None:
         self._spec = spec
         self._codec = make_codec(spec.method.codec)
+        self._largest = min(self._codec.largest, make_update_codec(spec.method.codec).largest)
         self._means: dict[int, RunningMean] = {}
         self._bases: dict[int, Model] = {}
         self._server = server_rule(spec.method.server)
@@ -53,7 +54,7 @@ class Arithmetic:
         mean = self._means.get(tier)
         if mean is None:
             mean = self._means[tier] = RunningMean(self._spec.manifest, self._codec.scale)
-        self._bases[tier] = self._base(update)
+        base = self._bases[tier] = self._base(update)
         spans = self._spec.manifest.spans
         integers = np.empty(self._spec.manifest.num_integers, np.int64)
         for entry in update.entries:
@@ -62,6 +63,8 @@ class Arithmetic:
                 integers[span] = entry.codec.decode(entry.payload, entry.tensor.size)
             else:
                 entry.codec.add(entry.payload, weight, mean.total[span])
+                if entry.reference == "base":
+                    add_values(base.floats[span], weight, mean.total[span])
         mean.admit(integers, weight)
 
     def drop(self, tier: int) -> None:
@@ -103,7 +106,7 @@ class Arithmetic:
 
     def _carriable(self, model: Model) -> Model:
         """The model, or the nearest one its codec can carry: rounding may leave the range by a step."""
-        bound = self._codec.largest
+        bound = self._largest
         if max(model.floats.max(initial=0.0), -model.floats.min(initial=0.0)) <= bound:
             return model
         return Model(np.clip(model.floats, -bound, bound), model.integers)

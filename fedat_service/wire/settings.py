@@ -170,11 +170,23 @@ class ServerOptimizer(Strict):
 
 
 class CodecSettings(Strict):
-    """How tensors become bytes; `precision` and `layout` belong to polyline."""
+    """How tensors become bytes; `precision` and `layout` belong to polyline, `levels` to qsgd.
 
-    name: Literal["float32", "float16", "polyline"] = "polyline"
+    `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
+    started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
+    take 5). Models go down as float32, and so do both ways the statistics that do not learn: a variance that
+    is rounded at random can become negative.
+    """
+
+    name: Literal["float32", "float16", "polyline", "qsgd"] = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
+    levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        _require_own(self, self.name, {"levels": ("qsgd",)})
+        return self
 
 
 class Method(Strict):

@@ -22,8 +22,8 @@ from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import initial_state, next_deadline_s, versions_in_use
 from fedat_service.federation.transition import transition
 from fedat_service.params import Model, initial_model
-from fedat_service.wire.bundle import Bundle, model_entries
-from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.bundle import Bundle
+from fedat_service.wire.differences import update_entries
 from fedat_service.wire.messages import CreateFederation, ManifestMessage, TensorMessage
 
 TENSORS = (
@@ -108,7 +108,7 @@ def history(spec, seed):
         elif client.lease is not None:
             if client.lease.delivered_at_s is None:
                 one.apply(TaskDelivered(now_s, str(client.lease.task)))
-            update = update_of(spec, rng, client.lease.base_version)
+            update = update_of(one, rng, client.lease.base_version)
             one.apply(UpdateAccepted(now_s, str(client.lease.task), int(rng.integers(1, 21)), "d"), update)
         while one.state.published < one.state.version:
             digest = one.models[one.state.published].digest()
@@ -116,16 +116,21 @@ def history(spec, seed):
     return one
 
 
-def update_of(spec, rng, base_version):
+def update_of(one, rng, base_version):
     """What a client might send: values off every grid, a positive variance, a counter."""
+    spec = one.spec
     values = rng.standard_normal(spec.manifest.num_floats).astype(np.float32)
     values[spec.manifest.spans["norm.running_var"]] = rng.uniform(0, 1, 5)
     model = Model(values, rng.integers(0, 1000, 1))
-    entries = model_entries(model, spec.manifest, spec.manifest.layers, make_codec(spec.method.codec))
+    base = one.arrays.version(base_version, one.state.version)
+    entries = update_entries(model, base, spec.manifest, spec.manifest.layers, spec.method.codec, rng)
     return Bundle(federation="f", base_version=base_version, num_examples=1, entries=entries)
 
 
-@pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "polyline", "precision": 3}])
+CODECS = [{"name": "float32"}, {"name": "polyline", "precision": 3}, {"name": "qsgd", "levels": 4}]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=named)
 @pytest.mark.parametrize("server", [{"name": "average"}, {"name": "fedyogi", "lr": 0.01}], ids=named)
 @pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
 def test_the_log_alone_gives_the_same_models(participation, codec, server):
@@ -141,9 +146,9 @@ def test_the_log_alone_gives_the_same_models(participation, codec, server):
     assert published == [model.digest() for model in again.models]
 
 
+@pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "qsgd"}], ids=named)
 @pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
-def test_fedcom_with_rate_1_is_the_average_bit_for_bit(participation):
-    codec = {"name": "float32"}
+def test_fedcom_with_rate_1_is_the_average_bit_for_bit(participation, codec):
     average = history(spec_of(participation, codec), seed=4)
     rate_1 = history(spec_of(participation, codec, {"name": "server_lr"}), seed=4)
     assert average.state.version > 5
