@@ -18,6 +18,12 @@ def update_weight(num_examples: int, weighting: Weighting) -> int:
     return num_examples if weighting == "samples" else 1
 
 
+def add_values(values: NDArray[np.float32], weight: float, total: NDArray[np.float64]) -> None:
+    """Add ``weight * value`` to every element of `total`, in parts that stay in the cache."""
+    for part in chunks(total.size):
+        total[part] += np.multiply(values[part], weight, dtype=np.float64)
+
+
 class RunningMean:
     """Weighted mean of a round's updates in the memory of one model, however many clients report.
 
@@ -82,8 +88,7 @@ class RunningMean:
         if model.floats.shape != self.total.shape:
             raise ManifestError(f"an update has {self.total.size} floats, got {list(model.floats.shape)}")
         self.admit(model.integers, weight)
-        for part in chunks(self.total.size):
-            self.total[part] += np.multiply(model.floats[part], weight * self.scale, dtype=np.float64)
+        add_values(model.floats, weight * self.scale, self.total)
 
     def mean(self) -> Model:
         """The mean so far: one float64 division per element, rounded once to float32.

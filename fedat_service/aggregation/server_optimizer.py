@@ -34,7 +34,8 @@ class ServerRule(Protocol):
     def step(self, state: Moments, x: _Floats, mean: _Floats) -> tuple[Moments, _Floats]:
         """Move some elements of a model, and their moments, toward the mean of their updates.
 
-        Arguments are not written to. It is computed in float64 and rounded to the types of the arguments.
+        Arguments are not written to. It is computed in float64 and rounded to the types of the arguments,
+        within their range.
         """
         ...
 
@@ -66,7 +67,7 @@ class ServerRate:
         new = np.subtract(mean, x, dtype=np.float64)
         new *= self.gamma
         new += x
-        return state, new.astype(x.dtype)
+        return state, _rounded(new, x.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Adaptive:
         m = self.beta1 * state.m.astype(np.float64) + (1 - self.beta1) * delta
         v = self._second_moment(state.v.astype(np.float64), delta * delta)
         new = x + self.lr * m / (np.sqrt(v) + self.tau)
-        return Moments(m.astype(state.m.dtype), v.astype(state.v.dtype)), new.astype(x.dtype)
+        return Moments(_rounded(m, state.m.dtype), _rounded(v, state.v.dtype)), _rounded(new, x.dtype)
 
     def _second_moment(self, v: NDArray[np.float64], squares: NDArray[np.float64]) -> NDArray[np.float64]:
         match self.rule:
@@ -165,6 +166,13 @@ def move(
         elif not tensor.trainable:
             floats[here] = mean.floats[there]
     return Moments(m, v), Model(floats, integers)
+
+
+def _rounded(values: NDArray[np.float64], dtype: np.dtype[Any]) -> _Floats:
+    """Values in another type; those beyond its range become its largest, for no model may be infinite."""
+    most = float(np.finfo(dtype).max)
+    np.clip(values, -most, most, out=values)
+    return values.astype(dtype)
 
 
 def _require_fit(model: Model, manifest: Manifest) -> None:

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedat_service.aggregation.asynchronous import blended
-from fedat_service.aggregation.mean import RunningMean
+from fedat_service.aggregation.asynchronous import REPLACE, blended
+from fedat_service.aggregation.mean import RunningMean, add_values
 from fedat_service.aggregation.mixing import mix_tiers
-from fedat_service.errors import Gone, NotFound
+from fedat_service.aggregation.server_optimizer import Moments, move
+from fedat_service.errors import Gone, ManifestError, NotFound
 from fedat_service.federation.effects import MakeVersion
 from fedat_service.federation.spec import Spec
+from fedat_service.methods.server import server_rule
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle
-from fedat_service.wire.codecs import Int64, make_codec
+from fedat_service.wire.codecs import Int64, make_codec, make_update_codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,22 @@ class TierModel:
 class Arithmetic:
     """Memory O(tiers x model): one running mean and one model a tier, and the versions still in use.
 
+    A server optimizer moves a model from where the updates of a round started, which is the version as the
+    cohort got it, toward their mean; so it makes the tier's model. Where updates are blended into a model
+    that has gone on (`fedasync`, `fedbuff`), it moves the tier's model toward what the blend would make of
+    it. Each tier has moments of its own; tiers that train in turns (`tifl`) move one model, and share them.
+
     Its methods are called in the order of the log, one at a time: the same log gives the same bits.
     """
 
     def __init__(self, spec: Spec, initial: Model) -> None:
         self._spec = spec
         self._codec = make_codec(spec.method.codec)
+        self._largest = min(self._codec.largest, make_update_codec(spec.method.codec).largest)
         self._means: dict[int, RunningMean] = {}
+        self._bases: dict[int, Model] = {}
+        self._server = server_rule(spec.method.server)
+        self._moments: dict[int, Moments] = {}
         # Every tier model starts as w0 (FedAT, Algorithm 1).
         self._tiers = [TierModel(0, initial)] * spec.num_tiers
         self._versions = {0: initial}
@@ -43,6 +54,7 @@ class Arithmetic:
         mean = self._means.get(tier)
         if mean is None:
             mean = self._means[tier] = RunningMean(self._spec.manifest, self._codec.scale)
+        base = self._bases[tier] = self._base(update)
         spans = self._spec.manifest.spans
         integers = np.empty(self._spec.manifest.num_integers, np.int64)
         for entry in update.entries:
@@ -51,24 +63,50 @@ class Arithmetic:
                 integers[span] = entry.codec.decode(entry.payload, entry.tensor.size)
             else:
                 entry.codec.add(entry.payload, weight, mean.total[span])
+                if entry.reference == "base":
+                    add_values(base.floats[span], weight, mean.total[span])
         mean.admit(integers, weight)
 
     def drop(self, tier: int) -> None:
         """Forget an abandoned round."""
         self._means.pop(tier, None)
+        self._bases.pop(tier, None)
+
+    def _base(self, update: Bundle) -> Model:
+        """The model that an update started from; it is kept for as long as a round has it."""
+        if update.base_version not in self._versions:
+            raise ManifestError(f"version {update.base_version}, which an update started from, is not there")
+        return self._versions[update.base_version]
 
     def make_version(self, made: MakeVersion) -> Model:
-        """Blend the tier's mean into its model, then mix a version: the weighted sum of all tier models."""
-        x, mean = self._tiers[made.tier - 1].model, self._means.pop(made.tier)
-        moved = blended(made.blend, mean, x, self._versions, self._spec.manifest)
-        self._tiers[made.tier - 1] = TierModel(made.version, self._carriable(moved))
+        """Move the tier's model by its mean, then mix a version: the weighted sum of all tier models."""
+        self._tiers[made.tier - 1] = TierModel(made.version, self._carriable(self._moved(made)))
         model = mix_tiers([tier.model for tier in self._tiers], made.weights)
         self._versions[made.version] = model
         return model
 
+    def _moved(self, made: MakeVersion) -> Model:
+        """What the updates of a tier make of its model."""
+        manifest, mean, base = self._spec.manifest, self._means.pop(made.tier), self._bases.pop(made.tier)
+        x = self._tiers[made.tier - 1].model
+        target = blended(made.blend, mean, x, self._versions, manifest)
+        if self._spec.method.server.name == "average":
+            return target
+        if made.blend == REPLACE:
+            x = self._as_sent(base)
+        whose = 0 if self._spec.rule.drawn else made.tier
+        moments = self._moments.get(whose) or self._server.start(manifest.num_floats)
+        self._moments[whose], moved = move(self._server, moments, x, manifest, target, manifest)
+        return moved
+
+    def _as_sent(self, model: Model) -> Model:
+        """A model as its codec gives it to the clients: what they start from, and the updates step from."""
+        floats = self._codec.decode(self._codec.encode(model.floats), model.floats.size)
+        return Model(floats, model.integers)
+
     def _carriable(self, model: Model) -> Model:
         """The model, or the nearest one its codec can carry: rounding may leave the range by a step."""
-        bound = self._codec.largest
+        bound = self._largest
         if max(model.floats.max(initial=0.0), -model.floats.min(initial=0.0)) <= bound:
             return model
         return Model(np.clip(model.floats, -bound, bound), model.integers)
@@ -76,6 +114,7 @@ class Arithmetic:
     def drop_all(self) -> None:
         """Forget all rounds in progress: the federation is over."""
         self._means.clear()
+        self._bases.clear()
 
     def keep_only(self, versions: Iterable[int]) -> None:
         """Forget versions that nobody can ask for any more."""

@@ -3,6 +3,8 @@
 import hashlib
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
 from fedat_service.aggregation.report import summarise
 from fedat_service.errors import StaleBase, Unprocessable, WireError
 from fedat_service.federation.events import ClientEvaluated, VersionEvaluated
@@ -12,7 +14,7 @@ from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
 from fedat_service.store.base import Body
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
-from fedat_service.wire.codecs import Codec, Int64, make_codec
+from fedat_service.wire.codecs import Codec, Int64, make_codec, make_update_codec
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
 
 
@@ -48,12 +50,16 @@ def read_initial_model(body: Body, spec: Spec) -> Model:
     sent = {entry.tensor.layer for entry in bundle.entries}
     if missing := [layer for layer in spec.manifest.layers if layer not in sent]:
         raise Unprocessable(f"layer {missing[0]!r} of the initial model is missing", missing[0])
-    model = decode_model(bundle, spec.manifest)
     try:
+        model = decode_model(bundle, spec.manifest)
         # What is accepted must be able to leave again.
         model_entries(model, spec.manifest, spec.manifest.layers, make_codec(spec.method.codec))
     except WireError as error:
         raise Unprocessable(str(error), error.field) from error
+    largest = make_update_codec(spec.method.codec).largest
+    for tensor in spec.manifest.tensors:
+        if tensor.trainable and (np.abs(model.floats[spec.manifest.spans[tensor.name]]) > largest).any():
+            raise Unprocessable(f"tensor {tensor.name!r} has values beyond {largest:g}", tensor.name)
     return model
 
 
@@ -100,8 +106,9 @@ def check_submission(submission: Submission, lease: Lease, returns: tuple[str, .
         raise Unprocessable(f"layer {missing_layers[0]!r} is due and missing", missing_layers[0])
     if undue := [entry.tensor.layer for entry in bundle.entries if entry.tensor.layer not in returns]:
         raise Unprocessable(f"layer {undue[0]!r} is not due", undue[0])
-    codec = make_codec(spec.method.codec)
+    learns, other = make_update_codec(spec.method.codec), make_codec(spec.method.codec)
     for entry in bundle.entries:
+        codec = learns if entry.tensor.trainable else other
         if entry.tensor.dtype == "float32" and entry.codec != codec:
             came, due = _told(entry.codec), _told(codec)
             name = entry.tensor.name

@@ -15,7 +15,6 @@ _RUNS = {
     ("schedule", "name"): ("full",),
     ("solver", "name"): ("sgd", "momentum", "adam", "adamw"),
     ("solver", "reset"): ("round",),
-    ("server", "name"): ("average",),
 }
 """Values whose rounds this service runs; the others have their rules, but nothing here carries them out."""
 

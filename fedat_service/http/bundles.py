@@ -13,7 +13,7 @@ from fedat_service.http.body import expected_bytes, read_body, request_head_byte
 from fedat_service.http.context import Federation, FederationName, Parts, context_of, find_federation
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
-from fedat_service.wire.codecs import Float32, make_codec
+from fedat_service.wire.codecs import Float32, make_codec, make_update_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
 
 router = APIRouter(responses=RESPONSES, tags=["models and updates"])
@@ -85,7 +85,8 @@ async def put_update(request: Request, federation: str, task: str) -> Response:
     # No dependencies here: solving them costs as much as reading a small model.
     parts = context_of(request)
     coordinator, named = find_federation(request, federation), TaskId.parse(task)
-    limit = max_bundle_bytes(coordinator.spec.manifest, make_codec(coordinator.spec.method.codec))
+    codec = coordinator.spec.method.codec
+    limit = max_bundle_bytes(coordinator.spec.manifest, make_codec(codec), make_update_codec(codec))
     tier = coordinator.tier_of_task(named)
     async with parts.budget.reserve(expected_bytes(request, limit)) as buffer:
         body = await read_body(request, buffer, parts.limits.max_receive_s)

@@ -19,6 +19,7 @@ from fedat_service.wire import header as headers
 from fedat_service.wire.codecs import Codec, Int64, parse_codec
 from fedat_service.wire.header import EntryHeader, Header
 from fedat_service.wire.polyline_numpy import Payload
+from fedat_service.wire.qsgd import Qsgd
 
 MAGIC = b"FEDAT1\n"
 
@@ -32,8 +33,8 @@ class Entry:
 
     slot: Literal["weights"]
     tensor: TensorSpec
-    codec: Codec | Int64
-    reference: Literal["absolute"]
+    codec: Codec | Int64 | Qsgd
+    reference: Literal["absolute", "base"]
     payload: Payload
     crc32: int
 
@@ -56,17 +57,23 @@ def model_entries(model: Model, manifest: Manifest, layers: Iterable[str], codec
         ManifestError: If a layer is unknown.
         WireError: If a value cannot be carried; `field` names the tensor.
     """
-    entries = []
-    for tensor in manifest.select(layers):
-        span = manifest.spans[tensor.name]
-        with _blame(tensor):
-            if tensor.dtype == "int64":
-                payload = _INT64.encode(model.integers[span])
-            else:
-                payload = codec.encode(model.floats[span])
-        chosen = _INT64 if tensor.dtype == "int64" else codec
-        entries.append(Entry("weights", tensor, chosen, "absolute", payload, zlib_ng.crc32(payload)))
-    return tuple(entries)
+    return tuple(absolute_entry(model, manifest, tensor, codec) for tensor in manifest.select(layers))
+
+
+def absolute_entry(model: Model, manifest: Manifest, tensor: TensorSpec, codec: Codec) -> Entry:
+    """Encode the values of one tensor, an integer tensor raw.
+
+    Raises:
+        WireError: If a value cannot be carried; `field` names the tensor.
+    """
+    span = manifest.spans[tensor.name]
+    with blame(tensor):
+        if tensor.dtype == "int64":
+            payload = _INT64.encode(model.integers[span])
+        else:
+            payload = codec.encode(model.floats[span])
+    chosen = _INT64 if tensor.dtype == "int64" else codec
+    return Entry("weights", tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
@@ -118,7 +125,7 @@ def check_bundle(bundle: Bundle) -> None:
         WireError: If a payload does not decode; `field` names the tensor.
     """
     for entry in bundle.entries:
-        with _blame(entry.tensor):
+        with blame(entry.tensor):
             entry.codec.check(entry.payload, entry.tensor.size)
 
 
@@ -126,12 +133,14 @@ def decode_bundle(bundle: Bundle) -> dict[str, NDArray[Any]]:
     """Decode to float32 and int64 arrays by tensor name, shaped as the manifest says.
 
     Raises:
-        WireError: If a payload does not decode; `field` names the tensor.
+        WireError: If a payload does not decode, or holds differences; `field` names the tensor.
     """
     params: dict[str, NDArray[Any]] = {}
     for entry in bundle.entries:
         tensor = entry.tensor
-        with _blame(tensor):
+        with blame(tensor):
+            if entry.reference != "absolute":
+                raise WireError("values are needed, these are differences")
             values: NDArray[Any] = entry.codec.decode(entry.payload, tensor.size)
         params[tensor.name] = values.reshape(tensor.shape)
     return params
@@ -149,10 +158,14 @@ def decode_model(bundle: Bundle, manifest: Manifest) -> Model:
     return to_model(decode_bundle(bundle), manifest)
 
 
-def max_bundle_bytes(manifest: Manifest, codec: Codec) -> int:
-    """More bytes than any bundle of the model in this codec takes."""
-    chosen: list[Codec | Int64] = [_INT64 if t.dtype == "int64" else codec for t in manifest.tensors]
-    payloads = sum(c.size_bounds(t.size)[1] for c, t in zip(chosen, manifest.tensors, strict=True))
+def max_bundle_bytes(manifest: Manifest, *codecs: Codec | Qsgd) -> int:
+    """More bytes than any bundle of the model in these codecs takes."""
+    payloads = sum(
+        _INT64.size_bounds(t.size)[1]
+        if t.dtype == "int64"
+        else max(codec.size_bounds(t.size)[1] for codec in codecs)
+        for t in manifest.tensors
+    )
     return _HEAD_BYTES + headers.size_bound(len(manifest.tensors)) + payloads
 
 
@@ -220,7 +233,7 @@ def _tensors(entries: Sequence[EntryHeader], manifest: Manifest) -> list[TensorS
     return found
 
 
-def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64:
+def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64 | Qsgd:
     """Read an entry's codec and hold its size against what `tensor` can take in it."""
     try:
         codec = parse_codec(entry.codec_fields())
@@ -229,6 +242,12 @@ def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64:
     if isinstance(codec, Int64) != (tensor.dtype == "int64"):
         raise WireError(
             f"{tensor.dtype} tensor {tensor.name!r} cannot come as {entry.codec}", f"entries[{i}].codec"
+        )
+    reference = "base" if isinstance(codec, Qsgd) else "absolute"
+    if entry.reference != reference:
+        raise WireError(
+            f"tensor {tensor.name!r} has reference {reference!r} in {entry.codec}, got {entry.reference!r}",
+            f"entries[{i}].reference",
         )
     fewest, most = codec.size_bounds(tensor.size)
     if not fewest <= entry.nbytes <= most:
@@ -255,7 +274,7 @@ def _payloads(entries: Sequence[EntryHeader], rest: memoryview) -> list[memoryvi
 
 
 @contextmanager
-def _blame(tensor: TensorSpec) -> Iterator[None]:
+def blame(tensor: TensorSpec) -> Iterator[None]:
     """Name the tensor in what its codec refuses."""
     try:
         yield

@@ -1,7 +1,8 @@
 """How one tensor becomes bytes: float codecs behind one protocol, and raw integers beside it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -11,7 +12,11 @@ from fedat_service.errors import WireError
 from fedat_service.wire import polyline
 from fedat_service.wire.polyline import Layout
 from fedat_service.wire.polyline_numpy import Payload
+from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
+
+READABLE = ("float32", "float16", "polyline", "qsgd")
+"""Names of the codecs of float32 tensors, as a client says which ones it can read."""
 
 
 class Codec(Protocol):
@@ -214,35 +219,50 @@ class Int64:
 
 
 def make_codec(settings: CodecSettings) -> Codec:
-    """The codec that settings ask for."""
+    """How models travel, and of an update what does not learn."""
     match settings.name:
         case "polyline":
             return Polyline(settings.precision, settings.layout)
         case "float16":
             return Float16()
-        case "float32":
+        case "float32" | "qsgd":
             return Float32()
 
 
-def parse_codec(fields: Mapping[str, Any]) -> Codec | Int64:
+def make_update_codec(settings: CodecSettings) -> Codec | Qsgd:
+    """How the trainable tensors of an update travel."""
+    return Qsgd(settings.levels) if settings.name == "qsgd" else make_codec(settings)
+
+
+_KINDS: Mapping[str, tuple[Callable[..., Codec | Int64 | Qsgd], tuple[str, ...]]] = MappingProxyType(
+    {
+        "float32": (Float32, ()),
+        "float16": (Float16, ()),
+        "int64": (Int64, ()),
+        "polyline": (Polyline, ("precision", "layout")),
+        "qsgd": (Qsgd, ("levels",)),
+    }
+)
+"""Every codec and its members, in the order of its arguments."""
+
+
+def parse_codec(fields: Mapping[str, Any]) -> Codec | Int64 | Qsgd:
     """Read what `fields()` wrote: exactly the members of one codec.
 
     Raises:
         WireError: If the codec, a member or its value is unknown, or a member is missing; `field` names it.
     """
     name = fields.get("codec")
-    if name not in ("float32", "float16", "int64", "polyline"):
-        raise WireError(f"unknown codec {name!r}; there are float32, float16, int64 and polyline", "codec")
-    known = ("codec", "precision", "layout") if name == "polyline" else ("codec",)
-    for member in known:
+    if not isinstance(name, str) or name not in _KINDS:
+        raise WireError(f"unknown codec {name!r}; there are {', '.join(_KINDS)}", "codec")
+    make, members = _KINDS[name]
+    for member in members:
         if member not in fields:
             raise WireError(f"a {name} codec must say its {member}", member)
     for member in fields:
-        if member not in known:
+        if member not in ("codec", *members):
             raise WireError(f"unknown member {member!r} for codec {name}", member)
-    if name == "polyline":
-        return Polyline(fields["precision"], fields["layout"])
-    return Int64() if name == "int64" else Float16() if name == "float16" else Float32()
+    return make(*(fields[member] for member in members))
 
 
 def _view(payload: Payload, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -15,7 +15,10 @@ _Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 
 
 class EntryHeader(Strict):
-    """What the header says of one tensor; `precision` and `layout` only with a codec that has them."""
+    """What the header says of one tensor; `precision`, `layout` and `levels` only with a codec that has them.
+
+    `reference` says what the values are: themselves, or differences to those of the `base_version`.
+    """
 
     slot: Literal["weights"]
     layer: _Text
@@ -24,13 +27,14 @@ class EntryHeader(Strict):
     codec: _Text
     precision: _Count | None = None
     layout: _Text | None = None
-    reference: Literal["absolute"]
+    levels: _Count | None = None
+    reference: Literal["absolute", "base"]
     nbytes: _Count
     crc32: Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
     def codec_fields(self) -> dict[str, str | int]:
         """Give the members that belong to the codec."""
-        return self.model_dump(include={"codec", "precision", "layout"}, exclude_none=True)
+        return self.model_dump(include={"codec", "precision", "layout", "levels"}, exclude_none=True)
 
 
 class Header(Strict):
@@ -65,6 +69,8 @@ def make_header(members: object) -> Header:
         raise WireError(f"{name}: {first['msg']}, got {reprlib.repr(first['input'])}", name) from error
     if (header.version is None) == (header.base_version is None):
         raise WireError("a bundle has either a version or a base_version", "version")
+    if header.base_version is None and any(entry.reference == "base" for entry in header.entries):
+        raise WireError("differences need the base_version that they are taken to", "base_version")
     return header
 
 

@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fedat_service.errors import Unprocessable
-from fedat_service.wire.settings import CodecSettings, Method, Participation, Solver
+from fedat_service.wire.settings import CodecSettings, Method, Participation, ServerOptimizer, Solver
 
 
 def _adam(prox_mu: float) -> Solver:
     """Local work of FedAT's experiments (SC '21, section 6): Adam, three epochs, batches of ten."""
     return Solver(name="adam", lr=1e-3, epochs=3, batch_size=10, prox_mu=prox_mu)
 
+
+# Papers of server optimizers and of quantised updates average their clients alike.
+_UNIFORM = Participation(name="fedavg", weighting="uniform")
 
 PRESETS: Mapping[str, Method] = MappingProxyType(
     {
@@ -46,6 +49,27 @@ PRESETS: Mapping[str, Method] = MappingProxyType(
             participation=Participation(name="fedat"),
             solver=_adam(prox_mu=0.4),
             codec=CodecSettings(name="polyline", precision=4, layout="pairs"),
+        ),
+        # Reddi et al. (ICLR 2021), Algorithm 2, with the numbers of its experiments; `v` starts from tau^2,
+        # the least that it asks for. Fed-LAMB's experiments call it Adp-Fed.
+        "fedadam": Method(
+            participation=_UNIFORM,
+            solver=_adam(prox_mu=0.0),
+            server=ServerOptimizer(name="fedadam", lr=0.1, beta1=0.9, beta2=0.99, tau=1e-3, v0=1e-6),
+            codec=CodecSettings(name="float32"),
+        ),
+        # Reisizadeh et al. (AISTATS 2020), with the 16 levels of FedLAMA's experiments.
+        "fedpaq": Method(
+            participation=_UNIFORM,
+            solver=_adam(prox_mu=0.0),
+            codec=CodecSettings(name="qsgd", levels=16),
+        ),
+        # Haddadpour et al. (AISTATS 2021): FedPAQ with a server rate, to be tuned from 1 (FedPAQ) to 4.
+        "fedcom": Method(
+            participation=_UNIFORM,
+            solver=_adam(prox_mu=0.0),
+            server=ServerOptimizer(name="server_lr", gamma=2.0),
+            codec=CodecSettings(name="qsgd", levels=16),
         ),
     }
 )

@@ -8,6 +8,7 @@ values: level 0 has no sign, and a norm of 0 only levels 0.
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from fedat_service.errors import WireError
 from fedat_service.wire.polyline_numpy import Payload
 
 MAX_LEVELS = 65_535
+MAX_NORM = 2.0**126
+"""No larger norm travels: a model and a difference of this size still have a finite sum."""
 
 _NORM = np.dtype("<f4")
 _BLOCK = 1 << 15
@@ -114,9 +117,58 @@ def add(payload: Payload, weight: float, total: NDArray[np.float64], levels: int
         total[part] += weight * block.astype(np.float64)
 
 
+@dataclass(frozen=True, slots=True)
+class Qsgd:
+    """The codec of differences to a base that both sides hold; `encode` needs a generator.
+
+    Raises:
+        WireError: If `levels` is out of range.
+    """
+
+    levels: int = 16
+
+    def __post_init__(self) -> None:
+        _require_levels(self.levels)
+
+    @property
+    def scale(self) -> int:
+        """1: there is no grid that all updates share."""
+        return 1
+
+    @property
+    def largest(self) -> float:
+        """Largest magnitude of a model: no tensor of 2**34 elements has differences of a larger norm."""
+        return MAX_NORM / 2.0**18
+
+    def fields(self) -> dict[str, str | int]:
+        """What the header of a bundle says of this codec."""
+        return {"codec": "qsgd", "levels": self.levels}
+
+    def size_bounds(self, count: int) -> tuple[int, int]:
+        """Bytes that `count` values take, twice: they are always as many."""
+        size = size_bytes(count, self.levels)
+        return size, size
+
+    def encode(self, values: NDArray[np.float32], rng: np.random.Generator) -> bytes:
+        """Round and encode; see the function of that name."""
+        return encode(values, self.levels, rng)
+
+    def decode(self, payload: Payload, count: int) -> NDArray[np.float32]:
+        """Decode exactly `count` differences; see the function of that name."""
+        return decode(payload, count, self.levels)
+
+    def check(self, payload: Payload, count: int) -> None:
+        """Go through a payload; see the function of that name."""
+        check(payload, count, self.levels)
+
+    def add(self, payload: Payload, weight: float, total: NDArray[np.float64]) -> None:
+        """Add ``weight * difference`` to every element of `total`, for a payload that passed `check`."""
+        add(payload, weight, total, self.levels)
+
+
 def _require_levels(levels: int) -> None:
-    if not 1 <= levels <= MAX_LEVELS:
-        raise WireError(f"levels must be 1..{MAX_LEVELS}, got {levels}", "levels")
+    if type(levels) is not int or not 1 <= levels <= MAX_LEVELS:
+        raise WireError(f"levels must be 1..{MAX_LEVELS}, got {levels!r}", "levels")
 
 
 def _bits(levels: int) -> int:
@@ -131,8 +183,8 @@ def _norm(values: NDArray[np.floating[Any]]) -> float:
         squares += float(block @ block)
     with np.errstate(over="ignore"):
         norm = float(values.dtype.type(math.sqrt(squares)))
-    if not math.isfinite(norm):
-        raise WireError(f"the norm of the values is {norm} in {values.dtype}")
+    if not norm <= MAX_NORM:
+        raise WireError(f"the norm of the values is {norm}, it must be at most {MAX_NORM:g}")
     return norm
 
 
@@ -157,8 +209,8 @@ def _decoded(payload: Payload, count: int, levels: int) -> Iterator[tuple[slice,
             f"{count} values of {levels} levels take {size_bytes(count, levels)} bytes, got {len(payload)}"
         )
     norm = float(np.frombuffer(payload, _NORM, 1)[0])
-    if not math.isfinite(norm) or math.copysign(1, norm) < 0:
-        raise WireError(f"a norm must be finite and not negative, got {norm}")
+    if not norm <= MAX_NORM or math.copysign(1, norm) < 0:
+        raise WireError(f"a norm must be from 0 to {MAX_NORM:g}, got {norm}")
     packed = np.frombuffer(payload, np.uint8, offset=_NORM.itemsize)
     spare = 8 * packed.size - count * _bits(levels)
     if spare and packed[-1] & ((1 << spare) - 1):

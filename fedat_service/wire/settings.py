@@ -189,7 +189,8 @@ class ServerOptimizer(Strict):
 
     `average` replaces it. `server_lr` goes `gamma` times as far (FedCOM's gamma, SCAFFOLD's eta_g). The
     adaptive rules take the mean update for a gradient (Reddi et al., ICLR 2021); `v0` is what the second
-    moment starts from.
+    moment starts from. The step goes from the version that the cohort started from; where updates are
+    blended into a model that has gone on (`fedasync`, `fedbuff`), from that model to its blend.
     """
 
     name: Literal["average", "server_lr", "fedadam", "fedyogi", "fedadagrad"] = "average"
@@ -209,11 +210,23 @@ class ServerOptimizer(Strict):
 
 
 class CodecSettings(Strict):
-    """How tensors become bytes; `precision` and `layout` belong to polyline."""
+    """How tensors become bytes; `precision` and `layout` belong to polyline, `levels` to qsgd.
 
-    name: Literal["float32", "float16", "polyline"] = "polyline"
+    `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
+    started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
+    take 5). Models go down as float32, and so do both ways the statistics that do not learn: a variance that
+    is rounded at random can become negative.
+    """
+
+    name: Literal["float32", "float16", "polyline", "qsgd"] = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
+    levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        _require_own(self, self.name, {"levels": ("qsgd",)})
+        return self
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:

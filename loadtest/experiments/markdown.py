@@ -134,7 +134,8 @@ def _proximal_term(method: Method) -> str:
 
 def _codec(method: Method) -> str:
     one = method.codec
-    return f"sent as {one.name}" + (f" with {one.precision} decimals" if one.name == "polyline" else "")
+    detail = {"polyline": f" with {one.precision} decimals", "qsgd": f" with {one.levels} levels"}
+    return f"sent as {one.name}{detail.get(one.name, '')}"
 
 
 def _speedup_lines(outcome: Outcome) -> Iterable[str]:

@@ -11,7 +11,7 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
-from fedat_service.wire.codecs import Codec, Float32, make_codec
+from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec, make_update_codec
 from fedat_service.wire.complaints import complaint, first_of, place_of
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
@@ -42,6 +42,9 @@ Message = TypeVar("Message", bound=BaseModel)
 _POLL_SLACK_S = 30.0
 """How much longer than a long-poll its client waits before it gives the connection up."""
 
+_ROUNDING_STREAM = 3
+"""Purpose number of the generator that rounds a task's update."""
+
 
 class FedATClient:
     """Everything that can be asked of one federation.
@@ -70,6 +73,7 @@ class FedATClient:
         self._exchange = Exchange(connection, retry or Retry(), jitter)
         self._accept_encoding = accept_encoding
         self._held: Key | None = None
+        self._base: GlobalModel | None = None
 
     async def create_federation(self, message: CreateFederation) -> FederationView:
         """Create the federation; the very same message again finds it."""
@@ -103,7 +107,8 @@ class FedATClient:
         return _read(FederationView, await self._exchange.send(request))
 
     async def register(self, message: RegisterClient) -> ClientView:
-        """Register a client; the same name again is the same client."""
+        """Register a client, which reads all codecs there are; the same name again is the same client."""
+        message = message.model_copy(update={"codecs": READABLE})
         return _read(ClientView, await self._post(self._path(CLIENTS), message))
 
     async def next_task(self, client: str, wait_s: float) -> Task | None:
@@ -146,6 +151,8 @@ class FedATClient:
         model = await self._fetch(query, task.fetch_layers, models, make_codec(task.codec))
         if model.version != task.base_version:
             raise WireError(f"asked for version {task.base_version}, got {model.version}", "version")
+        # The cache may forget it while this client trains.
+        self._base = model if _sends_differences(task) else None
         return model
 
     async def fetch_newest(self, models: ModelCache, codec: Codec) -> GlobalModel:
@@ -160,7 +167,7 @@ class FedATClient:
         headers = {"Accept": BUNDLE_TYPE, "Accept-Encoding": self._accept_encoding}
         if held is not None and known is not None:
             headers["If-None-Match"] = held[1]
-        limit = max(max_bundle_bytes(models.manifest, one) for one in (codec, Float32()))
+        limit = max_bundle_bytes(models.manifest, codec, Float32())
         request = Request("GET", self._path(MODEL), query, headers, max_bytes=limit)
         answer = await self._exchange.send(request)
         if answer.status != 304:
@@ -174,7 +181,10 @@ class FedATClient:
     async def put_update(self, task: Task, params: Params, num_examples: int, models: ModelCache) -> None:
         """Send a task's result: the layers it asks for. The same bytes again are counted once.
 
+        Where differences travel, they are taken to the model that was fetched for this task.
+
         Raises:
+            WireError: If that model is another version, or a value cannot be carried.
             ServiceRefused: With status 410 or 404 if the task is over: ask for a new one.
         """
         header = Bundle(
@@ -183,7 +193,12 @@ class FedATClient:
             num_examples=num_examples,
             entries=(),
         )
-        body = await models.encode(header, params, task.return_layers, make_codec(task.codec))
+        base, self._base = self._base, None
+        if base is not None and base.version != task.base_version:
+            raise WireError(f"the task starts from version {task.base_version}, not {base.version}", "base")
+        rng = np.random.default_rng((_ROUNDING_STREAM, task.seed, task.sync))
+        start = None if base is None else base.params
+        body = await models.encode_update(header, params, start, task.return_layers, task.codec, rng)
         await self._put(self._path(UPDATE, task=task.task), body)
 
     async def put_evaluation(self, task: Task, evaluation: Evaluation) -> None:
@@ -213,6 +228,10 @@ class FedATClient:
     async def _put(self, path: str, body: bytes) -> Response:
         headers = {"Content-Type": BUNDLE_TYPE}
         return await self._exchange.send(Request("PUT", path, headers=headers, content=body))
+
+
+def _sends_differences(task: Task) -> bool:
+    return bool(task.return_layers) and make_update_codec(task.codec) != make_codec(task.codec)
 
 
 def _read(message: type[Message], answer: Response) -> Message:

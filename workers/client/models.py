@@ -8,16 +8,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Params, to_model
+from fedat_service.params import Manifest, Model, Params, to_model
 from fedat_service.wire.bundle import (
     Bundle,
+    Entry,
     decode_bundle,
     encode_bundle,
     model_entries,
     parse_bundle,
 )
 from fedat_service.wire.codecs import Codec
+from fedat_service.wire.differences import update_entries
+from fedat_service.wire.settings import CodecSettings
 
 T = TypeVar("T")
 
@@ -82,7 +87,44 @@ class ModelCache:
             ManifestError: If `params` are not a whole model.
             WireError: If a value cannot be carried.
         """
-        return await self._run(partial(_encode, bundle, params, self.manifest, layers, codec))
+
+        def entries(model: Model) -> tuple[Entry, ...]:
+            return model_entries(model, self.manifest, layers, codec)
+
+        return await self._run(partial(_encode, bundle, params, self.manifest, entries))
+
+    async def encode_update(
+        self,
+        bundle: Bundle,
+        params: Params,
+        base: Params | None,
+        layers: tuple[str, ...],
+        settings: CodecSettings,
+        rng: np.random.Generator,
+    ) -> bytes:
+        """Fill a bundle that has only its header with the tensors of `layers`, as updates travel.
+
+        Args:
+            bundle: The header.
+            params: The trained model.
+            base: The version it started from, where differences travel.
+            layers: Which layers; if there are none, `params` need not be a model.
+            settings: How tensors become bytes.
+            rng: Rounds what is rounded at random.
+
+        Raises:
+            ManifestError: If `params` are not a whole model.
+            WireError: If a value cannot be carried, or the base is missing.
+        """
+        manifest = self.manifest
+
+        def entries(update: Model) -> tuple[Entry, ...]:
+            start = None if base is None else to_model(base, manifest)
+            return update_entries(update, start, manifest, layers, settings, rng)
+
+        if not layers:
+            return encode_bundle(bundle)
+        return await self._run(partial(_encode, bundle, params, manifest, entries))
 
     def _run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -105,7 +147,6 @@ def _decode(body: bytearray, federation: str, manifest: Manifest, layers: tuple[
 
 
 def _encode(
-    bundle: Bundle, params: Params, manifest: Manifest, layers: tuple[str, ...], codec: Codec
+    bundle: Bundle, params: Params, manifest: Manifest, entries: Callable[[Model], tuple[Entry, ...]]
 ) -> bytes:
-    entries = model_entries(to_model(params, manifest), manifest, layers, codec) if layers else ()
-    return encode_bundle(replace(bundle, entries=entries))
+    return encode_bundle(replace(bundle, entries=entries(to_model(params, manifest))))

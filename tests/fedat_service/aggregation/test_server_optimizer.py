@@ -102,6 +102,16 @@ def test_steps_stay_finite_and_second_moments_positive(x, mean, name, rounds):
         assert (state.v >= 0).all()
 
 
+@pytest.mark.parametrize("rule", [ServerRate(1e3), *(Adaptive(r, 1e3, beta2=0.0) for r in ADAPTIVE)])
+def test_nothing_becomes_infinite(rule):
+    x, mean = np.full(1, -3e38, np.float32), np.full(1, 3e38, np.float32)
+    state = rule.start(1)
+    for _ in range(3):
+        state, x = rule.step(state, x, mean)
+        mean = -mean
+        assert np.isfinite([*x, *state.m, *state.v]).all()
+
+
 def test_nothing_given_is_written_to():
     x, mean, m, v = (np.full(2, value) for value in (1.0, 2.0, 0.1, 0.2))
     for array in (x, mean, m, v):

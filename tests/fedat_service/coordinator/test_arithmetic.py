@@ -22,8 +22,8 @@ from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import initial_state, next_deadline_s, versions_in_use
 from fedat_service.federation.transition import transition
 from fedat_service.params import Model, initial_model
-from fedat_service.wire.bundle import Bundle, model_entries
-from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.bundle import Bundle
+from fedat_service.wire.differences import update_entries
 from fedat_service.wire.messages import CreateFederation, ManifestMessage, TensorMessage
 
 TENSORS = (
@@ -34,11 +34,24 @@ TENSORS = (
 NAMES = [f"c{i}" for i in range(8)]
 
 
-def spec_of(participation, codec):
+PARTICIPATIONS = [
+    {"name": "fedavg"},
+    {"name": "fedat"},
+    {"name": "tifl"},
+    {"name": "fedasync", "staleness": "hinge"},
+    {"name": "fedbuff", "buffer_size": 4},
+]
+
+
+def named(fields):
+    return fields["name"]
+
+
+def spec_of(participation, codec, server=None):
     message = {
         "name": "f",
         "manifest": ManifestMessage(tensors=TENSORS).model_dump(),
-        "method": {"participation": participation, "codec": codec},
+        "method": {"participation": participation, "codec": codec, "server": server or {"name": "average"}},
         "tiering": {"num_tiers": 2},
         "rounds": {"cohort_size": 3, "start_clients": len(NAMES), "deadline_s": 60.0},
     }
@@ -95,7 +108,7 @@ def history(spec, seed):
         elif client.lease is not None:
             if client.lease.delivered_at_s is None:
                 one.apply(TaskDelivered(now_s, str(client.lease.task)))
-            update = update_of(spec, rng, client.lease.base_version)
+            update = update_of(one, rng, client.lease.base_version)
             one.apply(UpdateAccepted(now_s, str(client.lease.task), int(rng.integers(1, 21)), "d"), update)
         while one.state.published < one.state.version:
             digest = one.models[one.state.published].digest()
@@ -103,29 +116,25 @@ def history(spec, seed):
     return one
 
 
-def update_of(spec, rng, base_version):
+def update_of(one, rng, base_version):
     """What a client might send: values off every grid, a positive variance, a counter."""
+    spec = one.spec
     values = rng.standard_normal(spec.manifest.num_floats).astype(np.float32)
     values[spec.manifest.spans["norm.running_var"]] = rng.uniform(0, 1, 5)
     model = Model(values, rng.integers(0, 1000, 1))
-    entries = model_entries(model, spec.manifest, spec.manifest.layers, make_codec(spec.method.codec))
+    base = one.arrays.version(base_version, one.state.version)
+    entries = update_entries(model, base, spec.manifest, spec.manifest.layers, spec.method.codec, rng)
     return Bundle(federation="f", base_version=base_version, num_examples=1, entries=entries)
 
 
-@pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "polyline", "precision": 3}])
-@pytest.mark.parametrize(
-    "participation",
-    [
-        {"name": "fedavg"},
-        {"name": "fedat"},
-        {"name": "tifl"},
-        {"name": "fedasync", "staleness": "hinge"},
-        {"name": "fedbuff", "buffer_size": 4},
-    ],
-    ids=lambda fields: fields["name"],
-)
-def test_the_log_alone_gives_the_same_models(participation, codec):
-    spec = spec_of(participation, codec)
+CODECS = [{"name": "float32"}, {"name": "polyline", "precision": 3}, {"name": "qsgd", "levels": 4}]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=named)
+@pytest.mark.parametrize("server", [{"name": "average"}, {"name": "fedyogi", "lr": 0.01}], ids=named)
+@pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
+def test_the_log_alone_gives_the_same_models(participation, codec, server):
+    spec = spec_of(participation, codec, server)
     one = history(spec, seed=1)
     assert one.state.version > 5
     again = Federation(spec)
@@ -135,6 +144,15 @@ def test_the_log_alone_gives_the_same_models(participation, codec):
     assert [model.digest() for model in again.models] == [model.digest() for model in one.models]
     published = [event.digest for event, _ in one.log if isinstance(event, VersionPublished)]
     assert published == [model.digest() for model in again.models]
+
+
+@pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "qsgd"}], ids=named)
+@pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
+def test_fedcom_with_rate_1_is_the_average_bit_for_bit(participation, codec):
+    average = history(spec_of(participation, codec), seed=4)
+    rate_1 = history(spec_of(participation, codec, {"name": "server_lr"}), seed=4)
+    assert average.state.version > 5
+    assert [one.digest() for one in rate_1.models] == [one.digest() for one in average.models]
 
 
 @pytest.mark.parametrize("name", ["fedasync", "fedbuff"])

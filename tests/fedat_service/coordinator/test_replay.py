@@ -47,7 +47,10 @@ async def upload_if_asked_for(service, initial_model="glorot", **_):
         )
 
 
-@pytest.mark.parametrize("fields", [{}, {"initial_model": "upload"}])
+FEDADAM = {"participation": {"name": "fedavg"}, "server": {"name": "fedadam"}, "codec": {"name": "float32"}}
+
+
+@pytest.mark.parametrize("fields", [{}, {"initial_model": "upload"}, {"method": FEDADAM}])
 async def test_every_version_comes_out_as_it_was_published(logged, fields):
     (played,) = replay(await logged(**fields), verify=True)
     assert (played.verified, played.differing) == ([1, 2, 3], [])

@@ -413,7 +413,6 @@ async def test_a_service_takes_so_much_and_no_more(service):
         ("schedule", {"name": "fedlama"}, "method.schedule.name"),
         ("solver", {"name": "scaffold"}, "method.solver.name"),
         ("solver", {"name": "momentum", "reset": "never"}, "method.solver.reset"),
-        ("server", {"name": "fedadam"}, "method.server.name"),
     ],
 )
 async def test_a_value_whose_rounds_nobody_runs_is_not_taken_and_ignored(service, axis, settings, field):

@@ -4,8 +4,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedat_service.errors import WireError
-from fedat_service.wire.codecs import Float16, Float32, Int64, Polyline, make_codec, parse_codec
+from fedat_service.wire.codecs import (
+    Float16,
+    Float32,
+    Int64,
+    Polyline,
+    make_codec,
+    make_update_codec,
+    parse_codec,
+)
 from fedat_service.wire.polyline import BACKENDS
+from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
 CODECS = {"float32": Float32(), "float16": Float16(), "plain": Polyline(6, "plain")} | {
@@ -116,7 +125,7 @@ def test_integers_take_eight_bytes_each(count):
         Int64().decode(b"\0" * 8, count)
 
 
-@pytest.mark.parametrize("codec", [Float32(), Float16(), Polyline(6, "plain"), Int64()], ids=str)
+@pytest.mark.parametrize("codec", [Float32(), Float16(), Polyline(6, "plain"), Int64(), Qsgd(15)], ids=str)
 def test_codecs_are_read_back_from_their_fields(codec):
     assert parse_codec(codec.fields()) == codec
 
@@ -131,7 +140,12 @@ def test_codecs_are_read_back_from_their_fields(codec):
     ],
 )
 def test_settings_make_their_codec(settings, codec):
-    assert make_codec(settings) == codec
+    assert make_codec(settings) == make_update_codec(settings) == codec
+
+
+def test_with_qsgd_updates_are_quantised_and_models_are_not():
+    settings = CodecSettings(name="qsgd", levels=15)
+    assert (make_codec(settings), make_update_codec(settings)) == (Float32(), Qsgd(15))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +161,9 @@ def test_settings_make_their_codec(settings, codec):
         ({"codec": "polyline", "precision": 4, "layout": "rows"}, "layout"),
         ({"codec": "float32", "precision": 4}, "precision"),
         ({"codec": "int64", "levels": 4}, "levels"),
+        ({"codec": "qsgd"}, "levels"),
+        ({"codec": "qsgd", "levels": 0}, "levels"),
+        ({"codec": "qsgd", "levels": 4, "precision": 4}, "precision"),
     ],
 )
 def test_unknown_codecs_and_members_are_named(fields, field):

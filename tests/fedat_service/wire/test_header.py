@@ -40,7 +40,7 @@ def test_codec_fields_are_those_of_the_codec():
     ("change", "field"),
     [
         ({"slot": "momentum"}, "slot"),
-        ({"reference": "base"}, "reference"),
+        ({"reference": "older"}, "reference"),
         ({"shape": [True, 3]}, "shape[0]"),
         ({"shape": [2.0, 3]}, "shape[0]"),
         ({"shape": [2, -3]}, "shape[1]"),
@@ -58,7 +58,7 @@ def test_codec_fields_are_those_of_the_codec():
         ({"codec": 1}, "codec"),
         ({"layer": None}, "layer"),
         ({"tensor": 3}, "tensor"),
-        ({"levels": 4}, "levels"),
+        ({"levels": -4}, "levels"),
     ],
 )
 def test_a_wrong_member_of_an_entry_is_named(change, field):
@@ -120,6 +120,14 @@ def test_a_wrong_member_of_the_header_is_named(change, field):
 def test_what_is_no_header_is_refused(data):
     with pytest.raises(WireError):
         read_header(data)
+
+
+def test_differences_need_the_version_that_they_are_taken_to():
+    difference = ENTRY | {"reference": "base"}
+    assert read(UPDATE | {"entries": [difference]}).entries[0].reference == "base"
+    with pytest.raises(WireError) as refusal:
+        read({"federation": "mnist", "version": 3, "entries": [difference]})
+    assert refusal.value.field == "base_version"
 
 
 def test_a_member_that_stands_twice_is_named():

@@ -41,6 +41,38 @@ def test_other_participations_do_the_local_work_of_fedavg(name, prox_mu):
     assert {**method, "participation": None} == {**fedavg, "participation": None}
 
 
+def rows_that_differ(name, other):
+    """The axes and settings that a preset has otherwise than another one."""
+    ours, theirs = PRESETS[name].model_dump(), PRESETS[other].model_dump()
+    return {
+        f"{axis}.{field}": value
+        for axis, settings in ours.items()
+        for field, value in settings.items()
+        if value != theirs[axis][field]
+    }
+
+
+def test_fedadam_is_fedavg_of_equal_clients_with_a_server_that_adapts(golden):
+    differing = rows_that_differ("fedadam", "fedavg")
+    # Its second moment starts as in the golden case, its rate and the others are those of it, too.
+    inputs = golden("fedadam_v0_tau2")["inputs"]
+    assert differing == {"participation.weighting": "uniform", "server.name": "fedadam", "server.v0": 1e-6}
+    server = PRESETS["fedadam"].server
+    assert (server.lr, server.beta1, server.beta2, server.tau, server.v0) == tuple(
+        inputs[name] for name in ("eta", "beta1", "beta2", "tau", "v0")
+    )
+
+
+def test_fedpaq_is_fedavg_of_equal_clients_with_quantised_updates():
+    differing = rows_that_differ("fedpaq", "fedavg")
+    assert differing == {"participation.weighting": "uniform", "codec.name": "qsgd"}
+    assert PRESETS["fedpaq"].codec.levels == 16
+
+
+def test_fedcom_is_fedpaq_with_a_server_rate():
+    assert rows_that_differ("fedcom", "fedpaq") == {"server.name": "server_lr", "server.gamma": 2.0}
+
+
 def test_a_method_stands_for_itself():
     method = Method(solver=Solver(name="sgd", lr=0.05))
     assert resolve(method) is method
@@ -48,7 +80,7 @@ def test_a_method_stands_for_itself():
 
 def test_an_unknown_name_is_refused_with_the_names_there_are():
     with pytest.raises(
-        Unprocessable, match="no method 'fedsgd'; there are fedasync, fedat, fedavg"
+        Unprocessable, match="no method 'fedsgd'; there are fedadam, fedasync, fedat, fedavg"
     ) as refusal:
         resolve("fedsgd")
     assert refusal.value.field == "method"

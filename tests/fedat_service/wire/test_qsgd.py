@@ -160,10 +160,10 @@ def test_written_bits_are_read():
     [
         (payload(1.0, [(0, 1)], 4)[:-1], "1 values of 4 levels take 5 bytes, got 4"),
         (payload(1.0, [(0, 1)], 4) + b"\0", "1 values of 4 levels take 5 bytes, got 6"),
-        (payload(math.nan, [(0, 1)], 4), "finite and not negative, got nan"),
-        (payload(math.inf, [(0, 1)], 4), "finite and not negative, got inf"),
-        (payload(-1.0, [(0, 1)], 4), "finite and not negative, got -1.0"),
-        (payload(-0.0, [(0, 0)], 4), "finite and not negative, got -0.0"),
+        (payload(math.nan, [(0, 1)], 4), "a norm must be from 0 to 8.50706e[+]37, got nan"),
+        (payload(math.inf, [(0, 1)], 4), "a norm must be from 0 to 8.50706e[+]37, got inf"),
+        (payload(-1.0, [(0, 1)], 4), "a norm must be from 0 to 8.50706e[+]37, got -1.0"),
+        (payload(-0.0, [(0, 0)], 4), "a norm must be from 0 to 8.50706e[+]37, got -0.0"),
         (payload(1.0, [(0, 5)], 4), "code 0x5 has no place in 4 levels of norm 1"),
         (payload(1.0, [(1, 7)], 4), "code 0xf has no place in 4 levels"),
         (payload(1.0, [(1, 0)], 4), "where 0 has no sign"),
@@ -190,19 +190,20 @@ def test_any_bytes_are_finite_values_or_refused(data, levels):
     assert np.isfinite(values).all()
     # Two payloads never stand for one tensor: these values give these bytes and no others.
     norm = float(np.frombuffer(data, "<f4", 1)[0])
-    level = np.rint(np.abs(values) * float(levels) / norm).astype(int) if norm > 1e-30 else None
+    level = np.rint(np.abs(values, dtype=float) * levels / norm).astype(int) if norm > 1e-30 else None
     if level is not None:
         codes = [(int(v < 0), n) for v, n in zip(values.tolist(), level.tolist(), strict=True)]
         assert payload(norm, codes, levels) == data
 
 
-@pytest.mark.parametrize("levels", [0, -1, 65_536])
+@pytest.mark.parametrize("levels", [0, -1, 65_536, True, 4.0])
 def test_levels_out_of_range_are_refused(levels):
     for use in (
         lambda: qsgd.quantise(np.ones(1), levels, np.zeros(1)),
         lambda: qsgd.encode(np.ones(1, np.float32), levels, np.random.default_rng(0)),
         lambda: qsgd.decode(bytes(5), 1, levels),
         lambda: qsgd.size_bytes(1, levels),
+        lambda: qsgd.Qsgd(levels),
     ):
         with pytest.raises(WireError, match=f"levels must be 1..65535, got {levels}") as refusal:
             use()
@@ -212,8 +213,34 @@ def test_levels_out_of_range_are_refused(levels):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 3e38])
 def test_values_without_a_norm_are_refused(value):
     values = np.array([value, value], np.float32)
-    with pytest.raises(WireError, match=r"the norm of the values is (nan|inf) in float32"):
+    with pytest.raises(WireError, match=r"the norm of the values is (nan|inf), it must be at most"):
         qsgd.encode(values, 16, np.random.default_rng(0))
+
+
+def test_no_norm_beyond_the_bound_travels():
+    values = np.full(1, qsgd.MAX_NORM, np.float32)
+    encoded = qsgd.encode(values, 1, np.random.default_rng(0))
+    assert qsgd.decode(encoded, 1, 1).tolist() == [qsgd.MAX_NORM]
+    with pytest.raises(WireError, match="it must be at most"):
+        qsgd.encode(values * np.float32(1.01), 1, np.random.default_rng(0))
+    with pytest.raises(WireError, match="a norm must be from 0"):
+        qsgd.check(payload(1.01 * qsgd.MAX_NORM, [(0, 1)], 1), 1, 1)
+
+
+def test_models_within_the_range_differ_by_no_larger_norm():
+    largest = qsgd.Qsgd(16).largest
+    assert 2 * largest * math.sqrt(2**34) <= qsgd.MAX_NORM
+
+
+def test_the_codec_is_its_functions_at_its_levels():
+    codec, values = qsgd.Qsgd(5), np.linspace(-1, 1, 50, dtype=np.float32)
+    encoded = codec.encode(values, np.random.default_rng(7))
+    assert encoded == qsgd.encode(values, 5, np.random.default_rng(7))
+    assert codec.size_bounds(50) == (len(encoded), len(encoded))
+    codec.check(encoded, 50)
+    total = np.zeros(50)
+    codec.add(encoded, 2.0, total)
+    assert total.tolist() == (2.0 * codec.decode(encoded, 50).astype(float)).tolist()
 
 
 def test_every_value_needs_its_uniform():

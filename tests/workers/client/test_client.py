@@ -15,6 +15,8 @@ from fedat_service.wire.messages import (
     RegisterClient,
 )
 from fedat_service.wire.settings import CodecSettings
+from workers.client import ModelCache
+from workers.training.jobs import InlineExecutor
 
 
 def same(left, right):
@@ -173,6 +175,57 @@ def test_an_update_travels_in_the_codec_of_its_task(virtually, connect, service,
     assert {entry.codec.precision for entry in service.updates[0].entries} == {5}
 
 
+def with_qsgd(service, number=1, **fields):
+    return service.task(number, codec=CodecSettings(name="qsgd", levels=7), **fields)
+
+
+def test_a_quantised_update_is_the_difference_to_the_model_that_was_fetched(
+    virtually, connect, service, models
+):
+    async def main(task):
+        client = connect()
+        model = await client.fetch_model(task, models)
+        trained = {name: value + np.float32(0.5) for name, value in model.params.items()}
+        await client.put_update(task, trained, 8, models)
+
+    for number in (1, 2, 1):
+        virtually(main(with_qsgd(service, number)))
+    entries = [entry for bundle in service.updates for entry in bundle.entries]
+    assert {(entry.codec.levels, entry.reference) for entry in entries} == {(7, "base")}
+    decoded = [entry.codec.decode(entry.payload, entry.tensor.size) for entry in entries]
+    assert np.mean(np.concatenate(decoded)) == pytest.approx(0.5, abs=0.2)
+    # It is rounded by the seed of its task, whoever sends it and however often.
+    bodies = [request.content for request in service.requests if request.method == "PUT"]
+    assert bodies[0] == bodies[2] != bodies[1]
+
+
+def test_a_difference_needs_the_model_of_its_own_task(virtually, connect, service, models, params):
+    async def main():
+        client = connect()
+        with pytest.raises(WireError, match=r"'fc\.weight' has no base"):
+            await client.put_update(with_qsgd(service), params, 8, models)
+        await client.fetch_model(with_qsgd(service), models)
+        with pytest.raises(WireError, match="starts from version 4, not 3"):
+            await client.put_update(with_qsgd(service, base_version=4), params, 8, models)
+
+    virtually(main())
+    assert service.updates == []
+
+
+def test_a_base_is_there_though_the_cache_forgot_it(virtually, connect, service):
+    models = ModelCache("f", service.manifest, InlineExecutor(), capacity=1)
+
+    async def main():
+        client = connect()
+        model = await client.fetch_model(with_qsgd(service), models)
+        service.version = 4
+        await connect().fetch_newest(models, Float32())
+        await client.put_update(with_qsgd(service, base_version=3), model.params, 8, models)
+
+    virtually(main())
+    assert service.updates[0].base_version == 3
+
+
 def test_a_profile_sends_no_layer(virtually, connect, service, models, params):
     virtually(connect().put_update(service.task(purpose="profile"), params, 8, models))
     assert service.updates[0].entries == ()
@@ -206,7 +259,9 @@ def test_a_federation_is_created_by_its_message(virtually, connect, service):
 def test_registration_says_who_the_client_is(virtually, connect, service):
     me = RegisterClient(name="c000", num_examples=8)
     assert virtually(connect().register(me)).status == "tiered"
-    assert RegisterClient.model_validate_json(service.requests[0].content) == me
+    sent = RegisterClient.model_validate_json(service.requests[0].content)
+    assert (sent.name, sent.num_examples) == ("c000", 8)
+    assert sent.codecs == ("float32", "float16", "polyline", "qsgd")
 
 
 def test_evaluations_are_reported(virtually, connect, service):

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+
+from fedat_service.errors import WireError
+from fedat_service.params import Manifest, Model, TensorSpec
+from fedat_service.wire.bundle import Bundle, check_bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.codecs import Float32, Int64, make_codec
+from fedat_service.wire.differences import update_entries
+from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.settings import CodecSettings
+
+MANIFEST = Manifest(
+    (
+        TensorSpec("conv.weight", (40, 20), "float32", "conv"),
+        TensorSpec("norm.var", (40,), "float32", "norm", trainable=False),
+        TensorSpec("norm.count", (), "int64", "norm", trainable=False),
+        TensorSpec("head.weight", (8, 5), "float32", "head"),
+    )
+)
+SPANS = MANIFEST.spans
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    return Model(rng.standard_normal(MANIFEST.num_floats).astype(np.float32), np.array([seed]))
+
+
+BASE, UPDATE = drawn(1), drawn(2)
+
+
+def entries(update=UPDATE, base=BASE, layers=MANIFEST.layers, seed=0, **fields):
+    settings = CodecSettings(**{"name": "qsgd", **fields})
+    return update_entries(update, base, MANIFEST, layers, settings, np.random.default_rng(seed))
+
+
+def body(found):
+    return encode_bundle(Bundle(federation="f", entries=found, base_version=4, num_examples=1))
+
+
+def test_what_learns_travels_as_differences_and_the_rest_as_it_is():
+    found = entries(levels=15)
+    assert [entry.codec for entry in found] == [Qsgd(15), Float32(), Int64(), Qsgd(15)]
+    assert [entry.reference for entry in found] == ["base", "absolute", "absolute", "base"]
+    assert found[1].codec.decode(found[1].payload, 40).tolist() == UPDATE.floats[SPANS["norm.var"]].tolist()
+    assert found[2].codec.decode(found[2].payload, 1).tolist() == [2]
+
+
+def test_a_difference_is_no_more_than_a_level_off():
+    for entry in entries(levels=100)[::3]:
+        span = SPANS[entry.tensor.name]
+        way = UPDATE.floats[span] - BASE.floats[span]
+        decoded = entry.codec.decode(entry.payload, entry.tensor.size)
+        assert np.abs(decoded - way).max() <= np.linalg.norm(way) / 100 * 1.00001
+
+
+@pytest.mark.parametrize(("levels", "bits"), [(16, 6), (15, 5), (1, 2)])
+def test_a_tensor_takes_its_bits_and_a_norm(levels, bits):
+    sizes = [len(entry.payload) for entry in entries(levels=levels)]
+    assert sizes == [4 + 800 * bits // 8, 160, 8, 4 + 40 * bits // 8]
+
+
+def test_the_bundle_comes_back_from_its_bytes():
+    found = entries()
+    parsed = parse_bundle(body(found), MANIFEST)
+    check_bundle(parsed)
+    assert parsed.entries == found
+
+
+def test_the_same_generator_gives_the_same_bytes():
+    assert body(entries(seed=1)) == body(entries(seed=1)) != body(entries(seed=2))
+
+
+def test_every_tensor_is_rounded_by_itself():
+    alone = entries(layers=("conv",))
+    assert alone == entries()[:1]
+
+
+@pytest.mark.parametrize("fields", [{"name": "float32"}, {"name": "polyline", "precision": 5}])
+def test_other_codecs_send_values_and_need_no_base(fields):
+    codec = make_codec(CodecSettings(**fields))
+    expected = model_entries(UPDATE, MANIFEST, MANIFEST.layers, codec)
+    assert entries(base=None, **fields) == expected
+
+
+def test_without_a_base_there_is_no_difference():
+    with pytest.raises(WireError, match=r"'conv\.weight' has no base") as refusal:
+        entries(base=None)
+    assert refusal.value.field == "conv.weight"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_a_difference_that_cannot_travel_is_refused_by_the_name_of_its_tensor(value):
+    floats = UPDATE.floats.copy()
+    floats[SPANS["head.weight"]] = value
+    base = Model(np.full_like(floats, -3e38 if value == 3e38 else 0), BASE.integers)
+    with pytest.raises(WireError, match=r"'head\.weight': the norm of the values is") as refusal:
+        entries(Model(floats, UPDATE.integers), base, layers=("head",))
+    assert refusal.value.field == "head.weight"
