@@ -211,7 +211,7 @@ class FedATClient:
 
 def _read(message: type[Message], answer: Response) -> Message:
     try:
-        return message.model_validate_json(bytes(answer.body))
+        return message.model_validate_json(answer.body)
     except ValidationError as error:
         first: Any = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
