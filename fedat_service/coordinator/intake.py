@@ -16,6 +16,7 @@ from fedat_service.store.base import Body
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
 from fedat_service.wire.codecs import Codec, Int64, make_codec, make_update_codec
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
+from fedat_service.wire.qsgd import Qsgd
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def check_submission(submission: Submission, lease: Lease, returns: tuple[str, .
     return bundle.num_examples
 
 
-def _told(codec: Codec | Int64) -> str:
+def _told(codec: Codec | Int64 | Qsgd) -> str:
     """A codec in words: `polyline, precision 4, layout pairs`."""
     name, *members = codec.fields().items()
     return ", ".join([str(name[1]), *(f"{member} {value}" for member, value in members)])

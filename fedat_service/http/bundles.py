@@ -11,12 +11,14 @@ from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.tasks import TaskId
 from fedat_service.http.body import expected_bytes, read_body, request_head_bytes
 from fedat_service.http.context import Federation, FederationName, Parts, context_of, find_federation
+from fedat_service.http.direct import direct_router
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec, make_update_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
 
 router = APIRouter(responses=RESPONSES, tags=["models and updates"])
+direct = direct_router("models and updates")
 
 Layers = Annotated[str | None, Query(max_length=100_000, description="Comma-separated; all if absent.")]
 
@@ -25,7 +27,7 @@ def _split(layers: str | None) -> tuple[str, ...] | None:
     return None if layers is None else tuple(layers.split(","))
 
 
-@router.get(MODEL, response_class=Response)
+@direct.get(MODEL, response_class=Response)
 async def get_model(
     request: Request,
     federation: FederationName,
@@ -79,10 +81,9 @@ async def put_initial_model(request: Request, parts: Parts, federation: Federati
     return JSONResponse({"version": 0}, 201 if created else 200)
 
 
-@router.put(UPDATE, status_code=201, response_model=Receipt, responses=again(Receipt))
+@direct.put(UPDATE, status_code=201, response_model=Receipt, responses=again(Receipt))
 async def put_update(request: Request, federation: str, task: str) -> Response:
     """The result of a task: 201 the first time, 200 for the very same bytes again."""
-    # No dependencies here: solving them costs as much as reading a small model.
     parts = context_of(request)
     coordinator, named = find_federation(request, federation), TaskId.parse(task)
     codec = coordinator.spec.method.codec

@@ -34,7 +34,13 @@ class EntryHeader(Strict):
 
     def codec_fields(self) -> dict[str, str | int]:
         """Give the members that belong to the codec."""
-        return self.model_dump(include={"codec", "precision", "layout", "levels"}, exclude_none=True)
+        fields = {
+            "codec": self.codec,
+            "precision": self.precision,
+            "layout": self.layout,
+            "levels": self.levels,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class Header(Strict):

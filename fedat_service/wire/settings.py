@@ -225,12 +225,8 @@ class CodecSettings(Strict):
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        _require_own(self, self.name, {"levels": ("qsgd",)})
-        return self
-
-    @model_validator(mode="after")
-    def _only_its_own(self) -> Self:
-        _require_own(self, self.name, dict.fromkeys(("precision", "layout"), ("polyline",)))
+        own = dict.fromkeys(("precision", "layout"), ("polyline",))
+        _require_own(self, self.name, own | {"levels": ("qsgd",)})
         return self
 
 

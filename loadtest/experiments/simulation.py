@@ -1,7 +1,6 @@
 """One method in virtual time: the real service and the real workers in this process, without waiting."""
 
 import asyncio
-from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +39,8 @@ def simulate(
     settings: ExperimentSettings,
     watch: Watch,
     engine: EngineName = "processes",
+    *,
+    autocast: bool = False,
 ) -> MethodRun:
     """Run one method in virtual time, and keep its event log.
 
@@ -50,6 +51,7 @@ def simulate(
         settings: Under which conditions; `rate` plays no part.
         watch: Shown how the federation does, while it runs.
         engine: Where training runs; the results do not depend on it.
+        autocast: Whether stacks compute in bfloat16: faster on processors that have it, else slower.
 
     Raises:
         FedATError: If a setting makes no sense, the federation fails, or a run under other conditions was
@@ -66,7 +68,8 @@ def simulate(
     ):
         store = JsonLinesStore(Path(events), keeps_bodies=settings.keep_updates)
         work = ResumingExecutor(pool, folder)
-        run = run_virtual(_run(name, settings, fleet, work, store, watch))
+        trainer = CohortEngine(fleet, work, autocast=autocast)
+        run = run_virtual(_run(name, settings, fleet, trainer, store, watch))
         keep_log(Path(events) / f"{name}.events.jsonl", settings.log_of(name))
     return run
 
@@ -75,7 +78,7 @@ async def _run(
     name: str,
     settings: ExperimentSettings,
     fleet: FleetSettings,
-    pool: Executor,
+    trainer: CohortEngine,
     store: JsonLinesStore,
     watch: Watch,
 ) -> MethodRun:
@@ -90,7 +93,7 @@ async def _run(
         finished = asyncio.Event()
         watching = asyncio.create_task(watch(client, finished))
         try:
-            await host(population, 0, CohortEngine(fleet, pool), InlineExecutor(), connect, _LONGEST_POLL_S)
+            await host(population, 0, trainer, InlineExecutor(), connect, _LONGEST_POLL_S)
         finally:
             finished.set()
             await watching

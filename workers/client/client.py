@@ -236,7 +236,7 @@ def _sends_differences(task: Task) -> bool:
 
 def _read(message: type[Message], answer: Response) -> Message:
     try:
-        return message.model_validate_json(bytes(answer.body))
+        return message.model_validate_json(answer.body)
     except ValidationError as error:
         first = first_of(error)
         raise WireError(

@@ -22,6 +22,7 @@ from fedat_service.wire.bundle import (
 )
 from fedat_service.wire.codecs import Codec
 from fedat_service.wire.differences import update_entries
+from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.settings import CodecSettings
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class ModelCache:
         """The model kept under a key, if it still is."""
         return None if key is None else self._models.get(key)
 
-    async def decode(self, key: Key | None, body: bytearray, layers: tuple[str, ...]) -> GlobalModel:
+    async def decode(self, key: Key | None, body: Payload, layers: tuple[str, ...]) -> GlobalModel:
         """Check a bundle and turn it into parameters, unless that was done under the same key before.
 
         Raises:
@@ -130,7 +131,7 @@ class ModelCache:
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _decode(body: bytearray, federation: str, manifest: Manifest, layers: tuple[str, ...]) -> GlobalModel:
+def _decode(body: Payload, federation: str, manifest: Manifest, layers: tuple[str, ...]) -> GlobalModel:
     bundle = parse_bundle(body, manifest)
     if bundle.federation != federation or bundle.version is None:
         raise WireError(
