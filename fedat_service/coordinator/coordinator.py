@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 from fedat_service.clock import Clock
+from fedat_service.coordinator.arithmetic import NO_SLOTS, Begin
 from fedat_service.coordinator.execution import Execution
 from fedat_service.coordinator.intake import (
     check_submission,
@@ -15,9 +16,9 @@ from fedat_service.coordinator.intake import (
 from fedat_service.coordinator.journal import Command, Decide, Journal
 from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import Offload
-from fedat_service.coordinator.publisher import Publication
+from fedat_service.coordinator.publisher import Publication, round_name
 from fedat_service.coordinator.waiting import Alarm
-from fedat_service.errors import Conflict, Gone, NotNow, Unprocessable
+from fedat_service.errors import Conflict, Gone, ManifestError, NotFound, NotNow, Unprocessable
 from fedat_service.federation.events import (
     ClientRegistered,
     ClientReturned,
@@ -33,6 +34,7 @@ from fedat_service.federation.state import (
     Lease,
     State,
     client_of,
+    exchange_of,
     initial_state,
     next_deadline_s,
     ready_lease,
@@ -40,12 +42,13 @@ from fedat_service.federation.state import (
     tier_of,
 )
 from fedat_service.federation.tasks import TaskId
-from fedat_service.federation.transition import due_lease
+from fedat_service.federation.transition import due_lease, held_lease
 from fedat_service.metrics import ByteLedger, Timeline
 from fedat_service.params import Model
 from fedat_service.store.base import Body, Store
 from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.messages import EvaluateVersion, Evaluation, RegisterClient
+from fedat_service.wire.settings import Slot
 
 _RETRY_SPREAD_S = 5
 _STORE_RETRY_S = 1.0
@@ -169,10 +172,6 @@ class Coordinator:
             # Spread by name, so that a restarted service does not meet everybody at once.
             raise NotNow("the service is going down", retry_after_s=1 + sum(name.encode()) % _RETRY_SPREAD_S)
 
-    def returns(self, task: TaskId) -> tuple[str, ...]:
-        """Layers that come back with a task's update: none from profiling."""
-        return () if task.is_profile else self.spec.manifest.layers
-
     def tier_of_task(self, task: TaskId) -> int:
         """The tier whose traffic a task's bytes are: one of this federation's, or 0 for profiling.
 
@@ -195,7 +194,7 @@ class Coordinator:
             lease = due_lease(state, task, submission.digest)
             if lease is None:
                 return None
-            num_examples = check_submission(submission, lease, self.returns(task), self.spec)
+            num_examples = check_submission(submission, lease, exchange_of(state, task).up, self.spec)
             return UpdateAccepted(self.clock.now(), str(task), num_examples, submission.digest)
 
         return submission.bundle, await self._enter(decide, body, submission.bundle)
@@ -234,13 +233,40 @@ class Coordinator:
         """A published version as it travels; the newest if None."""
         number = self.state.published if version is None else version
         model = self._execution.arrays.version(number, self.state.published)
-        return await self._execution.publisher.publication("global", number, model, layers)
+        return await self._publish("global", number, model, layers)
+
+    async def task_model(self, task: TaskId, layers: tuple[str, ...] | None) -> Publication:
+        """What a task begins with, as it travels: what it fetches, or some layers of the model.
+
+        Raises:
+            Gone: If its lease is over.
+            NotFound: If there is no such layer.
+        """
+        lease, exchange = held_lease(self.state, task), exchange_of(self.state, task)
+        arrays, version = self._execution.arrays, lease.base_version
+        begin = arrays.begin(task.tier, task.round, task.sync, version, self.state.published)
+        whose = round_name(task.tier, task.round) if task.sync else "global"
+        down = exchange.down if layers is None else self._weights_of(layers)
+        return await self._execution.publisher.publication(whose, version, begin, down)
 
     async def tier_model(self, number: int, layers: tuple[str, ...] | None) -> Publication:
         """A tier's own model as it travels."""
         tier_of(self.state, number)
         made = self._execution.arrays.tier_model(number)
-        return await self._execution.publisher.publication(f"tier{number}", made.version, made.model, layers)
+        return await self._publish(f"tier{number}", made.version, made.model, layers)
+
+    async def _publish(
+        self, whose: str, version: int, model: Model, layers: tuple[str, ...] | None
+    ) -> Publication:
+        down = self._weights_of(self.spec.manifest.layers if layers is None else layers)
+        return await self._execution.publisher.publication(whose, version, Begin(model, NO_SLOTS), down)
+
+    def _weights_of(self, layers: tuple[str, ...]) -> dict[Slot, tuple[str, ...]]:
+        try:
+            tensors = self.spec.manifest.select(layers)
+        except ManifestError as error:
+            raise NotFound(str(error), "layers") from error
+        return {"weights": tuple(tensor.name for tensor in tensors)}
 
     async def stop(self, reason: str) -> bool:
         """End the federation for good; False if it is over already."""

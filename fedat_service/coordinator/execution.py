@@ -7,11 +7,19 @@ from fedat_service.clock import Clock
 from fedat_service.coordinator.arithmetic import Arithmetic
 from fedat_service.coordinator.journal import Decide, Decision
 from fedat_service.coordinator.offload import Offload
-from fedat_service.coordinator.publisher import Publisher
+from fedat_service.coordinator.publisher import Publisher, round_name
 from fedat_service.coordinator.waiting import Alarm, WaitingRoom
 from fedat_service.errors import NotFound
-from fedat_service.federation.effects import AddUpdate, DropRound, Effect, Finish, MakeVersion, WakeClients
-from fedat_service.federation.events import ModelUploaded, VersionEvaluated, VersionPublished
+from fedat_service.federation.effects import (
+    AddUpdate,
+    CloseSync,
+    DropRound,
+    Effect,
+    Finish,
+    MakeVersion,
+    WakeClients,
+)
+from fedat_service.federation.events import ModelUploaded, SyncClosed, VersionEvaluated, VersionPublished
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import State, next_deadline_s, since_start_s, versions_in_use
 from fedat_service.metrics import Timeline
@@ -78,10 +86,13 @@ class Execution:
 
     async def _perform(self, effect: Effect, update: Bundle | None, state: State) -> None:
         match effect:
-            case AddUpdate(tier, weight) if update is not None:
-                await self._offload(partial(self.arrays.add, tier, update, weight))
-            case DropRound(tier):
-                self.arrays.drop(tier)
+            case AddUpdate() if update is not None:
+                await self._offload(partial(self.arrays.add, effect, update))
+            case DropRound():
+                self.arrays.drop(effect)
+                self.publisher.keep_only(round_name(effect.tier, effect.round), ())
+            case CloseSync():
+                await self._close_sync(effect)
             case MakeVersion():
                 await self._publish(effect, state)
             case WakeClients(clients):
@@ -96,8 +107,16 @@ class Execution:
         self.waiting.wake_all()
 
     async def _publish(self, made: MakeVersion, state: State) -> None:
-        model = await self._offload(partial(self.arrays.make_version, made))
-        event = VersionPublished(self._clock.now(), made.version, await self._offload(model.digest))
+        new = await self._offload(partial(self.arrays.make_version, made))
+        digest = await self._offload(new.model.digest)
+        event = VersionPublished(self._clock.now(), made.version, digest, made.tier, new.intervals)
         self.timeline.version(made, since_start_s(state, event.at_s))
-        self.publisher.keep_only(f"tier{made.tier}", ())
+        for whose in (f"tier{made.tier}", *(round_name(made.tier, index) for index in made.rounds)):
+            self.publisher.keep_only(whose, ())
         self._insist(lambda _: event)
+
+    async def _close_sync(self, closed: CloseSync) -> None:
+        digest = await self._offload(partial(self.arrays.close_sync, closed))
+        self.publisher.keep_only(round_name(closed.tier, closed.round), ())
+        event = SyncClosed(self._clock.now(), closed.tier, closed.round, closed.sync, digest)
+        self._insist(lambda state: None if state.status == "finished" else event)

@@ -3,16 +3,21 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
+from fedat_service.coordinator.arithmetic import Begin
 from fedat_service.coordinator.offload import Offload
-from fedat_service.errors import ManifestError, NotFound, WireError
+from fedat_service.errors import WireError
 from fedat_service.federation.spec import Spec
+from fedat_service.methods.solvers import learning
 from fedat_service.params import Model
-from fedat_service.wire.bundle import Bundle, encode_bundle, head_of, model_entries
-from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.bundle import Bundle, Entry, encode_bundle, head_of, model_entries
+from fedat_service.wire.codecs import Float32, make_codec
+from fedat_service.wire.settings import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +29,20 @@ class Publication:
     etag: str
 
 
+_NO_INTEGERS = np.empty(0, np.int64)
 _CAPACITY = 64
 """Encodings kept at most: what is not in use any more goes sooner."""
 
-_Key = tuple[str, int, tuple[str, ...]]
+_Key = tuple[str, int, tuple[tuple[Slot, tuple[str, ...]], ...]]
+
+
+def round_name(tier: int, index: int) -> str:
+    """Whose values those are that the further exchanges of a round begin with."""
+    return f"tier{tier}-round{index}"
 
 
 class Publisher:
-    """Encodes each (model, version, layers) once and keeps it while its version is in use."""
+    """Encodes each (values, version, tensors) once and keeps it while its version is in use."""
 
     def __init__(self, spec: Spec, offload: Offload) -> None:
         self._spec = spec
@@ -40,23 +51,22 @@ class Publisher:
         self._made: OrderedDict[_Key, asyncio.Future[Publication]] = OrderedDict()
 
     async def publication(
-        self, whose: str, version: int, model: Model, layers: tuple[str, ...] | None
+        self, whose: str, version: int, begin: Begin, down: Mapping[Slot, tuple[str, ...]]
     ) -> Publication:
-        """The encoded layers of a model; all layers if None.
+        """Some encoded tensors of a model and of what the solver sends beside it.
 
         Args:
-            whose: `global`, or a tier's number: versions of different models are told apart by it.
-            version: The model's version.
-            model: Its values.
-            layers: Layers that travel.
+            whose: `global`, or a tier's or a round's name: versions of different values are told apart by it.
+            version: The version they are, or come from.
+            begin: All values.
+            down: Tensors that travel, by slot, in manifest order.
 
         Raises:
-            NotFound: If a layer is unknown.
             WireError: If the codec cannot carry a value.
         """
-        key = (whose, version, self._in_order(layers))
+        key = (whose, version, tuple(down.items()))
         if key not in self._made:
-            self._made[key] = asyncio.ensure_future(self._offload(partial(self._encode, *key, model)))
+            self._made[key] = asyncio.ensure_future(self._offload(partial(self._encode, *key, begin)))
             if len(self._made) > _CAPACITY:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
@@ -67,18 +77,17 @@ class Publisher:
             self._made.pop(key, None)
             raise
 
-    def _in_order(self, layers: tuple[str, ...] | None) -> tuple[str, ...]:
-        """The layers once each, in manifest order: one encoding, however they are asked for."""
-        if layers is None:
-            return self._spec.manifest.layers
-        try:
-            self._spec.manifest.select(layers)
-        except ManifestError as error:
-            raise NotFound(str(error), "layers") from error
-        return tuple(layer for layer in self._spec.manifest.layers if layer in layers)
-
-    def _encode(self, whose: str, version: int, layers: tuple[str, ...], model: Model) -> Publication:
-        entries = model_entries(model, self._spec.manifest, layers, self._codec)
+    def _encode(
+        self, whose: str, version: int, down: tuple[tuple[Slot, tuple[str, ...]], ...], begin: Begin
+    ) -> Publication:
+        entries: tuple[Entry, ...] = ()
+        whole = self._spec.manifest
+        for slot, names in down:
+            if slot == "weights":
+                entries += model_entries(begin.model, whole, whole.named(names), self._codec)
+            else:
+                values, part = Model(begin.slots.values[slot], _NO_INTEGERS), learning(whole)
+                entries += model_entries(values, part, part.named(names), Float32(), slot)
         bundle = Bundle(federation=self._spec.name, version=version, entries=entries)
         body = encode_bundle(bundle)
         # The head holds size and checksum of every payload: a thousandth of the bytes, and as telling.

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from fedat_service.coordinator.arithmetic import Arithmetic
 from fedat_service.coordinator.intake import read_initial_model
 from fedat_service.errors import FedATError, LogDamaged, WireError
-from fedat_service.federation.effects import AddUpdate, DropRound, MakeVersion
+from fedat_service.federation.effects import AddUpdate, CloseSync, DropRound, MakeVersion
 from fedat_service.federation.events import ModelUploaded, VersionPublished
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import State, initial_state, versions_in_use
@@ -102,13 +102,14 @@ class _Player:
         if self._arithmetic is None:
             return
         match effect:
-            case AddUpdate(tier, weight):
-                update = parse_bundle(_body(record), self._spec.manifest)
-                self._arithmetic.add(tier, update, weight)
-            case DropRound(tier):
-                self._arithmetic.drop(tier)
+            case AddUpdate():
+                self._arithmetic.add(effect, parse_bundle(_body(record), self._spec.manifest))
+            case DropRound():
+                self._arithmetic.drop(effect)
+            case CloseSync():
+                self._arithmetic.close_sync(effect)
             case MakeVersion():
-                self._digests[effect.version] = self._arithmetic.make_version(effect).digest()
+                self._digests[effect.version] = self._arithmetic.make_version(effect).model.digest()
 
 
 def _body(record: Record) -> memoryview:

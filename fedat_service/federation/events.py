@@ -84,12 +84,28 @@ class DeadlinePassed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SyncClosed(Event):
+    """What the next exchange of a round begins with was computed; `digest` is that of its values."""
+
+    kind: ClassVar[str] = "sync_closed"
+    tier: int
+    round: int
+    sync: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class VersionPublished(Event):
-    """The model of a version was computed; replay compares `digest`."""
+    """The model of a version was computed; replay compares `digest`.
+
+    If the uploads changed how often the tensors of its tier travel, `intervals` are what they are now.
+    """
 
     kind: ClassVar[str] = "version_published"
     version: Version
     digest: str
+    tier: int = 0
+    intervals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +160,7 @@ _KINDS: dict[str, type[Event]] = {
         UpdateAccepted,
         ClientReturned,
         DeadlinePassed,
+        SyncClosed,
         VersionPublished,
         ClientEvaluated,
         VersionEvaluated,

@@ -35,9 +35,16 @@ async def get_model(
     version: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
     task: Annotated[str | None, Query(max_length=128)] = None,
 ) -> Response:
-    """The global model, or some layers of it; with `task` its bytes are counted for the task's tier."""
+    """The global model, or some layers of it.
+
+    With `task` and no version, what that task begins with: the tensors it fetches, and what its solver is
+    sent beside them. With `task` the bytes are counted for its tier.
+    """
     coordinator = find_federation(request, federation)
-    tier = 0 if task is None else coordinator.tier_of_task(TaskId.parse(task))
+    named = None if task is None else TaskId.parse(task)
+    tier = 0 if named is None else coordinator.tier_of_task(named)
+    if named is not None and version is None:
+        return _answer(request, coordinator, await coordinator.task_model(named, _split(layers)), tier)
     return _answer(request, coordinator, await coordinator.model(version, _split(layers)), tier)
 
 
@@ -86,8 +93,9 @@ async def put_update(request: Request, federation: str, task: str) -> Response:
     """The result of a task: 201 the first time, 200 for the very same bytes again."""
     parts = context_of(request)
     coordinator, named = find_federation(request, federation), TaskId.parse(task)
-    codec = coordinator.spec.method.codec
-    limit = max_bundle_bytes(coordinator.spec.manifest, make_codec(codec), make_update_codec(codec))
+    spec, codec = coordinator.spec, coordinator.spec.method.codec
+    codecs = make_codec(codec), make_update_codec(codec)
+    limit = max_bundle_bytes(spec.manifest, *codecs, num_slots=spec.half.num_slots)
     tier = coordinator.tier_of_task(named)
     async with parts.budget.reserve(expected_bytes(request, limit)) as buffer:
         body = await read_body(request, buffer, parts.limits.max_receive_s)

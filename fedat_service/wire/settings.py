@@ -42,6 +42,8 @@ Float = Annotated[float, BeforeValidator(_no_bool)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Seconds = Annotated[Float, Field(ge=0, le=1e9)]
 Seed = Annotated[Int, Field(ge=0, lt=2**63)]
+Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
+"""A named set of tensors in a bundle: the model's values, or what a solver sends beside them."""
 HeadCount = Annotated[Int, Field(ge=1, le=100_000)]
 HeadPatterns = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=128)], ...], Field(min_length=1, max_length=64)

@@ -105,7 +105,7 @@ def test_the_service_draws_a_built_in_model_itself(command, sent):
         (["create", "tour", "--lr", "-1"], ConfigError, "^--lr: .*, got -1"),
         (["create", "tour", "--batch-size", "0"], ConfigError, "^--batch-size: .*, got 0"),
         (["create", "tour", "--precision", "9"], ConfigError, "^--precision: .*, got 9"),
-        (["create", "tour", "--codec", "foo"], ConfigError, "^--codec: .*'polyline', got 'foo'"),
+        (["create", "tour", "--codec", "foo"], ConfigError, "^--codec: .*'polyline' or 'qsgd', got 'foo'"),
         (["create", "tour", "--seed", "-1"], ConfigError, "^--seed: .*, got -1"),
         (["create", "tour", "--cohort", "0"], ConfigError, "^--cohort: .*, got 0"),
         (["create", "tour", "--max-time", "inf"], ConfigError, "^--max-time: .*, got inf"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedat_service.params import Manifest, Model, TensorSpec
+from fedat_service.params import Manifest, Model, TensorSpec, to_params
 from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
 from fedat_service.wire.codecs import Float32
 from fedat_service.wire.differences import update_entries
@@ -40,16 +40,16 @@ def model_of(weights, others=OTHERS, count=3):
 
 def update(base, to, uniforms, *, version=0, others=OTHERS, levels=2, **header):
     settings = CodecSettings(name="qsgd", levels=levels)
-    start = model_of(base)
+    start = to_params(model_of(base), MANIFEST)
     entries = update_entries(
-        model_of(to, others), start, MANIFEST, MANIFEST.layers, settings, Uniforms(uniforms)
+        model_of(to, others), start, MANIFEST, MANIFEST.tensors, settings, Uniforms(uniforms)
     )
     fields = {"federation": "f", "base_version": version, "num_examples": 10, "entries": entries, **header}
     return encode_bundle(Bundle(**fields))
 
 
 def initial(weights):
-    entries = model_entries(model_of(weights), MANIFEST, MANIFEST.layers, Float32())
+    entries = model_entries(model_of(weights), MANIFEST, MANIFEST.tensors, Float32())
     return encode_bundle(Bundle(federation="f", version=0, entries=entries))
 
 
@@ -146,13 +146,13 @@ def changed(body, at, **members):
 GOOD = update([1, 1], [2, 1], [0, 0])
 NAN = np.array(np.nan, "<f4").tobytes()
 WRONG = {
-    "other levels": (update([1, 1], [2, 1], [0, 0], levels=3), "fc.weight", "takes Qsgd"),
+    "other levels": (update([1, 1], [2, 1], [0, 0], levels=3), "fc.weight", "takes qsgd, levels 2"),
     "values": (
         encode_bundle(
-            Bundle("f", model_entries(model_of([2, 1]), MANIFEST, MANIFEST.layers, Float32()), None, 0, 10)
+            Bundle("f", model_entries(model_of([2, 1]), MANIFEST, MANIFEST.tensors, Float32()), None, 0, 10)
         ),
         "fc.weight",
-        "came as Float32",
+        "came as float32",
     ),
     "reference": (changed(GOOD, 0, reference="absolute"), "entries[0].reference", "has reference 'base'"),
     "differences of statistics": (
@@ -163,7 +163,7 @@ WRONG = {
     "quantised statistics": (
         changed(GOOD, 1, codec=Qsgd(2), reference="base", payload=bytes(6)),
         "norm.var",
-        "takes Float32",
+        "takes float32",
     ),
     "too few bytes": (changed(GOOD, 0, payload=bytes(4)), "entries[0].nbytes", "takes 5 to 5 bytes"),
     "too many bytes": (changed(GOOD, 0, payload=bytes(6)), "entries[0].nbytes", "takes 5 to 5 bytes"),

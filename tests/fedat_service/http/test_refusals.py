@@ -68,7 +68,8 @@ UPDATES = {
     "layer": (with_entry(layer="fc"), 422, "entries[0].layer"),
     "codec unknown": (with_entry(codec="zip"), 422, "entries[0]"),
     "codec not the federation's": (lambda s: s.update(codec="float16"), 422, "conv.weight"),
-    "slot": (with_entry(slot="control"), 422, "entries[0].slot"),
+    "slot that does not travel": (with_entry(-1, slot="control"), 422, "fc.weight"),
+    "slot unknown": (with_entry(slot="velocity"), 422, "entries[0].slot"),
     "reference": (with_entry(reference="base"), 422, "entries[0].reference"),
     "count of bytes": (with_entry(nbytes=4), 422, "entries[0].nbytes"),
     "crc": (with_entry(crc32=1), 422, "entries[0].crc32"),
@@ -246,21 +247,6 @@ async def test_a_service_takes_so_much_and_no_more(service):
     assert (await service.create()).status_code == 201
     service.name = "h"
     assert (await service.create()).status_code == 409
-
-
-@pytest.mark.parametrize(
-    ("axis", "settings", "field"),
-    [
-        ("schedule", {"name": "fedals"}, "method.schedule.name"),
-        ("schedule", {"name": "fedlama"}, "method.schedule.name"),
-        ("solver", {"name": "scaffold"}, "method.solver.name"),
-        ("solver", {"name": "momentum", "reset": "never"}, "method.solver.reset"),
-    ],
-)
-async def test_a_value_whose_rounds_nobody_runs_is_not_taken_and_ignored(service, axis, settings, field):
-    answer = await service.create(method={axis: settings})
-    assert (answer.status_code, answer.json()["field"]) == (422, field)
-    assert str(settings.get("reset", settings["name"])) in answer.json()["detail"]
 
 
 async def test_a_member_that_is_no_text_is_named_in_text(service):

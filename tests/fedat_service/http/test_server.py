@@ -92,7 +92,7 @@ def test_a_large_model_goes_up_and_comes_down_as_it_was(server):
     assert call(port, "POST", "/v1/federations", message.model_dump(mode="json", exclude_none=True))[0] == 201
     values = np.random.default_rng(0).normal(size=200_000).astype(np.float32)
     layers = manifest.to_manifest()
-    entries = model_entries(Model(values, np.empty(0, np.int64)), layers, layers.layers, Float32())
+    entries = model_entries(Model(values, np.empty(0, np.int64)), layers, layers.tensors, Float32())
     body = encode_bundle(Bundle("f", entries, version=0))
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         for status in (201, 200):
