@@ -21,7 +21,6 @@ from typing import Annotated, Any
 
 import typer
 
-from fedat_service.errors import ConfigError
 from loadtest.benchmarks.peers.ours import write_data
 from loadtest.benchmarks.peers.workload import MODELS, PROCESSES, REPORT_STARTS, Options
 from loadtest.benchmarks.run import Results, measurement
@@ -82,13 +81,13 @@ def python_of(contestant: str, environments: Path) -> Path:
     """The Python that a contestant runs in: its own environment's, or this one.
 
     Raises:
-        ConfigError: If it has no environment in the folder.
+        BadParameter: If it has no environment in the folder.
     """
     if contestant not in _OWN_ENVIRONMENTS:
         return Path(sys.executable)
     python = environments / contestant / "bin" / "python"
     if not python.exists():
-        raise ConfigError(f"there is no {python}: CONTRIBUTING.md says how to make the environments")
+        raise typer.BadParameter(f"there is no {python}: CONTRIBUTING.md says how to make the environments")
     return python
 
 
@@ -110,14 +109,14 @@ def _run(python: Path, contestant: str, workload: str, kind: str, options: Optio
 def _chosen(text: str, known: Sequence[str]) -> list[str]:
     names = text.split(",")
     if strange := set(names).difference(known):
-        raise ConfigError(f"there is no {min(strange)!r}; there are {', '.join(known)}")
+        raise typer.BadParameter(f"there is no {min(strange)!r}; there are {', '.join(known)}")
     return names
 
 
 def _options(workload: str, kind: str, data: Path, rounds: int, seed: int) -> Options:
     model, _, epochs = workload.rpartition("_e")
     if model not in MODELS or not epochs.isdigit():
-        raise ConfigError(
+        raise typer.BadParameter(
             f"a workload is MODEL_eEPOCHS, with {', '.join(MODELS)} for MODEL; got {workload!r}"
         )
     return Options(data, model, int(epochs), rounds, seed, evaluate=kind == "job", bfloat16=False)

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
+import typer
 
-from fedat_service.errors import ConfigError
 from loadtest.benchmarks.peers.run import Run, compare, python_of
 
 SECONDS = "peers_cnn_e3_round_s_ours_vs_loop"
@@ -46,5 +46,5 @@ def test_only_like_is_compared_with_like(other):
 
 
 def test_a_peer_without_its_environment_is_refused_with_the_place_where_it_should_be():
-    with pytest.raises(ConfigError, match="nowhere/pfl/bin/python"):
+    with pytest.raises(typer.BadParameter, match="nowhere/pfl/bin/python"):
         python_of("pfl", Path("nowhere"))
