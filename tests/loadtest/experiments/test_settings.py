@@ -114,6 +114,9 @@ def test_a_runs_conditions_do_not_change_with_the_other_methods_or_the_target(tm
 
 def test_epochs_of_an_experiment_take_the_place_of_a_presets_steps():
     settings = ExperimentSettings(methods=("fedals",), reference="fedals", epochs=2)
-    assert (settings.method_of("fedals").solver.epochs, settings.method_of("fedals").solver.steps) == (2, None)
+    assert (settings.method_of("fedals").solver.epochs, settings.method_of("fedals").solver.steps) == (
+        2,
+        None,
+    )
     table = {"fedals": {"solver": {"steps": 7}}}
     assert settings.changed(method=table).method_of("fedals").solver.steps == 7
