@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fedat_service.methods.exchanges import plan
 from fedat_service.methods.schedule import first_cycle, measures, next_cycle
-from fedat_service.methods.solvers import half_for, plan
+from fedat_service.methods.solvers import half_for
 from fedat_service.params import Manifest
 from fedat_service.schedules.cycle import Cycle
 from fedat_service.wire.settings import Method, Slot
