@@ -14,8 +14,12 @@ from fedat_service.federation.effects import MakeVersion
 from fedat_service.federation.spec import Spec
 from fedat_service.methods.server import server_rule
 from fedat_service.params import Model
-from fedat_service.wire.bundle import Bundle
+from fedat_service.wire.bundle import Bundle, Entry
 from fedat_service.wire.codecs import Int64, make_codec, make_update_codec
+from fedat_service.wire.differences import stepped
+
+_STEP_STREAM = 4
+"""Purpose number of the generator that rounds the step to a version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Arithmetic:
         # Every tier model starts as w0 (FedAT, Algorithm 1).
         self._tiers = [TierModel(0, initial)] * spec.num_tiers
         self._versions = {0: initial}
+        self._steps: dict[int, tuple[Entry, ...]] = {}
 
     def add(self, tier: int, update: Bundle, weight: float) -> None:
         """Decode a checked update straight into its tier's running mean."""
@@ -82,8 +87,20 @@ class Arithmetic:
         """Move the tier's model by its mean, then mix a version: the weighted sum of all tier models."""
         self._tiers[made.tier - 1] = TierModel(made.version, self._carriable(self._moved(made)))
         model = mix_tiers([tier.model for tier in self._tiers], made.weights)
+        if self._spec.method.codec.directions == "both":
+            model = self._step(made.version, model)
         self._versions[made.version] = model
         return model
+
+    def _step(self, version: int, target: Model) -> Model:
+        """A version that those who hold the one before reach by a rounded step."""
+        rng = np.random.default_rng((self._spec.seed, _STEP_STREAM, version))
+        base, settings = self._versions[version - 1], self._spec.method.codec
+        model, entries = stepped(base, target, self._spec.manifest, settings, rng)
+        carriable = self._carriable(model)
+        if carriable is model:
+            self._steps[version] = entries
+        return carriable
 
     def _moved(self, made: MakeVersion) -> Model:
         """What the updates of a tier make of its model."""
@@ -121,6 +138,7 @@ class Arithmetic:
         kept = set(versions)
         for version in [v for v in self._versions if v not in kept]:
             del self._versions[version]
+            self._steps.pop(version, None)
 
     def version(self, number: int, newest: int) -> Model:
         """A published version's model.
@@ -134,6 +152,10 @@ class Arithmetic:
         if number not in self._versions:
             raise Gone(f"version {number} is no longer kept", "version", current_version=newest)
         return self._versions[number]
+
+    def step(self, number: int) -> tuple[Entry, ...] | None:
+        """What makes a version of the one before it; None where versions travel whole."""
+        return self._steps.get(number)
 
     def tier_model(self, number: int) -> TierModel:
         """A tier's model, tiers numbered from 1."""

@@ -1,6 +1,7 @@
 """The coordinator of one federation: a request becomes a command, or an answer read off the state."""
 
 import asyncio
+from collections.abc import Collection
 from functools import partial
 
 from fedat_service.clock import Clock
@@ -229,11 +230,12 @@ class Coordinator:
 
         return await self._enter(decide)
 
-    async def model(self, version: int | None, layers: tuple[str, ...] | None) -> Publication:
-        """A published version as it travels; the newest if None."""
+    async def model(
+        self, version: int | None, layers: tuple[str, ...] | None, held: Collection[str] = ()
+    ) -> Publication:
+        """A published version as it travels to who holds what these tags name; the newest if None."""
         number = self.state.published if version is None else version
-        model = self._execution.arrays.version(number, self.state.published)
-        return await self._execution.publisher.publication("global", number, model, layers)
+        return await self._execution.publication(number, self.state.published, layers, held)
 
     async def tier_model(self, number: int, layers: tuple[str, ...] | None) -> Publication:
         """A tier's own model as it travels."""

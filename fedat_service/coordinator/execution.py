@@ -1,13 +1,13 @@
 """What follows from a committed event: sums, versions, alarms, and clients woken up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from fedat_service.clock import Clock
 from fedat_service.coordinator.arithmetic import Arithmetic
 from fedat_service.coordinator.journal import Decide, Decision
 from fedat_service.coordinator.offload import Offload
-from fedat_service.coordinator.publisher import Publisher
+from fedat_service.coordinator.publisher import Publication, Publisher
 from fedat_service.coordinator.waiting import Alarm, WaitingRoom
 from fedat_service.errors import NotFound
 from fedat_service.federation.effects import AddUpdate, DropRound, Effect, Finish, MakeVersion, WakeClients
@@ -75,6 +75,17 @@ class Execution:
         elif isinstance(event, VersionEvaluated):
             self.timeline.evaluation(event, since_start_s(state, event.at_s))
         self.alarm.set(next_deadline_s(state))
+
+    async def publication(
+        self, version: int, newest: int, layers: tuple[str, ...] | None, held: Collection[str]
+    ) -> Publication:
+        """Layers of a version as they travel to a client that holds what some entity tags name."""
+        arrays = self.arrays
+        model, step = arrays.version(version, newest), arrays.step(version)
+        whole = await self.publisher.publication("global", version, model, layers)
+        if step is None or whole.etag in held or not self.publisher.holds_base(whole, held):
+            return whole
+        return await self.publisher.step(whole, step)
 
     async def _perform(self, effect: Effect, update: Bundle | None, state: State) -> None:
         match effect:

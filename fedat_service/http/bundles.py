@@ -14,6 +14,7 @@ from fedat_service.http.context import Federation, FederationName, Parts, contex
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec, make_update_codec
+from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
 
 router = APIRouter(responses=RESPONSES, tags=["models and updates"])
@@ -25,7 +26,7 @@ def _split(layers: str | None) -> tuple[str, ...] | None:
     return None if layers is None else tuple(layers.split(","))
 
 
-@router.get(MODEL, response_class=Response)
+@router.get(MODEL, response_class=Response, responses={226: {"description": "Differences to what is held"}})
 async def get_model(
     request: Request,
     federation: FederationName,
@@ -33,10 +34,15 @@ async def get_model(
     version: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
     task: Annotated[str | None, Query(max_length=128)] = None,
 ) -> Response:
-    """The global model, or some layers of it; with `task` its bytes are counted for the task's tier."""
+    """The global model, or some layers of it; with `task` its bytes are counted for the task's tier.
+
+    Who sends `A-IM: fedat-differences` and the entity tag of another version may get 226: a bundle of
+    differences to it (RFC 3229).
+    """
     coordinator = find_federation(request, federation)
     tier = 0 if task is None else coordinator.tier_of_task(TaskId.parse(task))
-    return _answer(request, coordinator, await coordinator.model(version, _split(layers)), tier)
+    held = _tags(request) if DIFFERENCES in request.headers.get("a-im", "") else ()
+    return _answer(request, coordinator, await coordinator.model(version, _split(layers), held), tier)
 
 
 @router.get(TIER_MODEL, response_class=Response)
@@ -48,17 +54,25 @@ async def get_tier_model(
 
 
 def _answer(request: Request, federation: Coordinator, found: Publication, tier: int) -> Response:
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept"}
+    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept, A-IM, If-None-Match"}
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse(describe(found.bundle), headers={"Vary": "Accept"})
-    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+    known = _tags(request)
     if found.etag in known or "*" in known:
         response = Response(status_code=304, headers=headers)
         federation.ledger.count("down", tier, (), _response_bytes(response))
         return response
-    response = Response(found.body, media_type=BUNDLE_TYPE, headers=headers)
+    status = 200
+    if found.bundle.base_version is not None:
+        # RFC 3229: an answer to be added to what the client holds.
+        status, headers["IM"] = 226, DIFFERENCES
+    response = Response(found.body, status, media_type=BUNDLE_TYPE, headers=headers)
     federation.ledger.count("down", tier, found.bundle.entries, _response_bytes(response))
     return response
+
+
+def _tags(request: Request) -> list[str]:
+    return [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
 
 
 def _response_bytes(response: Response) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Model, TensorSpec, to_model
+from fedat_service.params import Manifest, Model, Params, TensorSpec, to_model
 from fedat_service.wire import header as headers
 from fedat_service.wire.codecs import Codec, Int64, parse_codec
 from fedat_service.wire.header import EntryHeader, Header
@@ -41,7 +41,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A model (`version`) or an update of one (`base_version`, `num_examples`)."""
+    """A model (`version`) or an update of one (`base_version`, `num_examples`).
+
+    A model that is sent as differences to another version says that one's number as `base_version`.
+    """
 
     federation: str
     entries: tuple[Entry, ...]
@@ -129,19 +132,25 @@ def check_bundle(bundle: Bundle) -> None:
             entry.codec.check(entry.payload, entry.tensor.size)
 
 
-def decode_bundle(bundle: Bundle) -> dict[str, NDArray[Any]]:
+def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[str, NDArray[Any]]:
     """Decode to float32 and int64 arrays by tensor name, shaped as the manifest says.
 
+    Args:
+        bundle: What was received.
+        base: What its differences are added to.
+
     Raises:
-        WireError: If a payload does not decode, or holds differences; `field` names the tensor.
+        WireError: If a payload does not decode, or a difference has no base; `field` names the tensor.
     """
     params: dict[str, NDArray[Any]] = {}
     for entry in bundle.entries:
         tensor = entry.tensor
         with blame(tensor):
-            if entry.reference != "absolute":
-                raise WireError("values are needed, these are differences")
             values: NDArray[Any] = entry.codec.decode(entry.payload, tensor.size)
+            if entry.reference == "base":
+                if base is None:
+                    raise WireError("differences came without what they are taken to")
+                values += base[tensor.name].reshape(-1)
         params[tensor.name] = values.reshape(tensor.shape)
     return params
 

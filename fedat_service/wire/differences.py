@@ -10,6 +10,9 @@ from fedat_service.wire.codecs import make_codec, make_update_codec
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
+DIFFERENCES = "fedat-differences"
+"""Instance manipulation (RFC 3229, `A-IM` and `IM`) of a model that is sent as differences to another."""
+
 
 def update_entries(
     update: Model,
@@ -42,6 +45,35 @@ def update_entries(
         else absolute_entry(update, manifest, tensor, plain)
         for tensor in manifest.select(layers)
     )
+
+
+def stepped(
+    base: Model, target: Model, manifest: Manifest, settings: CodecSettings, rng: np.random.Generator
+) -> tuple[Model, tuple[Entry, ...]]:
+    """Go a rounded step from one version to the next, and what travels to those who hold the first.
+
+    The FedLAMA authors' FedPAQ (AAAI 2023) quantises the averaged update once more: ``x + Q(mean - x)``.
+
+    Args:
+        base: A version.
+        target: Where the next one would be.
+        manifest: What both are made of.
+        settings: With the codec qsgd.
+        rng: Rounds the step.
+
+    Returns:
+        The next version, and its entries: exactly it comes out where they are added to `base`.
+
+    Raises:
+        WireError: If the step is too large to travel.
+    """
+    entries = update_entries(target, base, manifest, manifest.layers, settings, rng)
+    floats = target.floats.copy()
+    for entry in entries:
+        if entry.reference == "base":
+            span = manifest.spans[entry.tensor.name]
+            np.add(base.floats[span], entry.codec.decode(entry.payload, entry.tensor.size), out=floats[span])
+    return Model(floats, target.integers), entries
 
 
 def _difference(

@@ -170,22 +170,26 @@ class ServerOptimizer(Strict):
 
 
 class CodecSettings(Strict):
-    """How tensors become bytes; `precision` and `layout` belong to polyline, `levels` to qsgd.
+    """How tensors become bytes.
+
+    `precision` and `layout` belong to polyline, `levels` and `directions` to qsgd.
 
     `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
     started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
-    take 5). Models go down as float32, and so do both ways the statistics that do not learn: a variance that
-    is rounded at random can become negative.
+    take 5). With `directions` up, models go down as float32; with both, every version is the one before it
+    and a rounded step, which goes down alone to those who hold the one before it, and float32 to the others.
+    Statistics that do not learn travel as float32: a variance that is rounded at random can become negative.
     """
 
     name: Literal["float32", "float16", "polyline", "qsgd"] = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
     levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
+    directions: Literal["up", "both"] = "up"
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        _require_own(self, self.name, {"levels": ("qsgd",)})
+        _require_own(self, self.name, dict.fromkeys(("levels", "directions"), ("qsgd",)))
         return self
 
 

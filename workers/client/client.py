@@ -12,6 +12,7 @@ from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
 from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec, make_update_codec
+from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
     CLIENT_TASK,
@@ -160,14 +161,15 @@ class FedATClient:
         known = models.get(held) if held is not None and held[0] == layers else None
         headers = {"Accept": BUNDLE_TYPE, "Accept-Encoding": self._accept_encoding}
         if held is not None and known is not None:
-            headers["If-None-Match"] = held[1]
+            headers |= {"If-None-Match": held[1], "A-IM": DIFFERENCES}
         limit = max_bundle_bytes(models.manifest, codec, Float32())
         request = Request("GET", self._path(MODEL), query, headers, max_bytes=limit)
         answer = await self._exchange.send(request)
         if answer.status != 304:
             etag = answer.headers.get("etag")
             self._held = None if etag is None else (layers, etag)
-            return await models.decode(self._held, answer.body, layers)
+            base = await known if answer.status == 226 and known is not None else None
+            return await models.decode(self._held, answer.body, layers, base)
         if known is None:
             raise WireError("304 for a model that this client does not hold", "etag")
         return await known

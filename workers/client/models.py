@@ -60,13 +60,21 @@ class ModelCache:
         """The model kept under a key, if it still is."""
         return None if key is None else self._models.get(key)
 
-    async def decode(self, key: Key | None, body: bytearray, layers: tuple[str, ...]) -> GlobalModel:
+    async def decode(
+        self, key: Key | None, body: bytearray, layers: tuple[str, ...], base: GlobalModel | None = None
+    ) -> GlobalModel:
         """Check a bundle and turn it into parameters, unless that was done under the same key before.
+
+        Args:
+            key: What it is kept under, if at all.
+            body: The bundle.
+            layers: The layers that it must hold.
+            base: The version that it holds differences to, if it does.
 
         Raises:
             WireError: If it is not a version of exactly these layers of this federation's model.
         """
-        work = partial(_decode, body, self.federation, self.manifest, layers)
+        work = partial(_decode, body, self.federation, self.manifest, layers, base)
         if key is None:
             return await self._run(work)
         if key not in self._models:
@@ -130,20 +138,24 @@ class ModelCache:
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _decode(body: bytearray, federation: str, manifest: Manifest, layers: tuple[str, ...]) -> GlobalModel:
+def _decode(
+    body: bytearray, federation: str, manifest: Manifest, layers: tuple[str, ...], base: GlobalModel | None
+) -> GlobalModel:
     bundle = parse_bundle(body, manifest)
     if bundle.federation != federation or bundle.version is None:
         raise WireError(
             f"expected a version of {federation!r}, got version {bundle.version} of {bundle.federation!r}",
             "federation",
         )
+    if bundle.base_version != (None if base is None else base.version):
+        raise WireError(f"differences to version {bundle.base_version} came unasked", "base_version")
     sent = {entry.tensor.layer for entry in bundle.entries}
     if wrong := sent.symmetric_difference(layers):
         raise WireError(
             f"layer {min(wrong)!r} {'is missing' if min(wrong) in layers else 'was not asked for'}"
         )
     # Decoding checks every value, as `check_bundle` does.
-    return GlobalModel(bundle.version, decode_bundle(bundle))
+    return GlobalModel(bundle.version, decode_bundle(bundle, None if base is None else base.params))
 
 
 def _encode(

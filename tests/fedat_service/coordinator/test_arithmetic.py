@@ -127,10 +127,15 @@ def update_of(one, rng, base_version):
     return Bundle(federation="f", base_version=base_version, num_examples=1, entries=entries)
 
 
-CODECS = [{"name": "float32"}, {"name": "polyline", "precision": 3}, {"name": "qsgd", "levels": 4}]
+CODECS = [
+    {"name": "float32"},
+    {"name": "polyline", "precision": 3},
+    {"name": "qsgd", "levels": 4},
+    {"name": "qsgd", "directions": "both"},
+]
 
 
-@pytest.mark.parametrize("codec", CODECS, ids=named)
+@pytest.mark.parametrize("codec", CODECS, ids=str)
 @pytest.mark.parametrize("server", [{"name": "average"}, {"name": "fedyogi", "lr": 0.01}], ids=named)
 @pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
 def test_the_log_alone_gives_the_same_models(participation, codec, server):

@@ -2,10 +2,17 @@ import numpy as np
 import pytest
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Model, TensorSpec
-from fedat_service.wire.bundle import Bundle, check_bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.params import Manifest, Model, TensorSpec, to_model, to_params
+from fedat_service.wire.bundle import (
+    Bundle,
+    check_bundle,
+    decode_bundle,
+    encode_bundle,
+    model_entries,
+    parse_bundle,
+)
 from fedat_service.wire.codecs import Float32, Int64, make_codec
-from fedat_service.wire.differences import update_entries
+from fedat_service.wire.differences import stepped, update_entries
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
@@ -73,6 +80,44 @@ def test_the_same_generator_gives_the_same_bytes():
 def test_every_tensor_is_rounded_by_itself():
     alone = entries(layers=("conv",))
     assert alone == entries()[:1]
+
+
+class Uniforms:
+    """A generator whose numbers are known."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def random(self, size):
+        return np.array(self.numbers[:size])
+
+
+def test_a_version_goes_the_golden_step_of_fedpaq_both_ways(golden):
+    case = golden("fedpaq_bidirectional")
+    inputs, outputs = case["inputs"], case["outputs"]
+    manifest = Manifest((TensorSpec("w", (2,), "float32", "w"),))
+    x = Model(np.array(inputs["x"], np.float32), np.zeros(0, np.int64))
+    target = Model((x.floats + outputs["mean_q"]).astype(np.float32), x.integers)
+    settings = CodecSettings(name="qsgd", levels=inputs["s"], directions="both")
+    model, (entry,) = stepped(x, target, manifest, settings, Uniforms(inputs["u_server"]))
+    assert entry.codec.decode(entry.payload, 2).tolist() == pytest.approx(outputs["q_server"], rel=1e-6)
+    assert model.floats.tolist() == pytest.approx(outputs["x"], rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_holds_a_version_reaches_the_next_bit_for_bit(seed):
+    settings = CodecSettings(name="qsgd", levels=3, directions="both")
+    model, found = stepped(BASE, UPDATE, MANIFEST, settings, np.random.default_rng(seed))
+    body = encode_bundle(Bundle(federation="f", entries=found, version=5, base_version=4))
+    params = decode_bundle(parse_bundle(body, MANIFEST), to_params(BASE, MANIFEST))
+    assert to_model(params, MANIFEST).digest() == model.digest()
+    assert model.floats[SPANS["norm.var"]].tolist() == UPDATE.floats[SPANS["norm.var"]].tolist()
+
+
+def test_differences_without_what_they_are_taken_to_are_no_model():
+    with pytest.raises(WireError, match=r"'conv\.weight': differences came without") as refusal:
+        decode_bundle(parse_bundle(body(entries()), MANIFEST))
+    assert refusal.value.field == "conv.weight"
 
 
 @pytest.mark.parametrize("fields", [{"name": "float32"}, {"name": "polyline", "precision": 5}])
