@@ -15,8 +15,8 @@ from fedat_service.federation.spec import Spec
 from fedat_service.methods.server import server_rule
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle, Entry
-from fedat_service.wire.codecs import Int64, make_codec, make_update_codec
-from fedat_service.wire.differences import stepped
+from fedat_service.wire.codecs import Float32, Int64, make_codec, make_update_codec
+from fedat_service.wire.differences import differential, stepped
 
 _STEP_STREAM = 4
 """Purpose number of the generator that rounds the step to a version."""
@@ -46,7 +46,8 @@ class Arithmetic:
         self._codec = make_codec(spec.method.codec)
         self._largest = min(self._codec.largest, make_update_codec(spec.method.codec).largest)
         self._means: dict[int, RunningMean] = {}
-        self._bases: dict[int, Model] = {}
+        self._bases: dict[int, int] = {}
+        self._sent: dict[int, Model] = {}
         self._server = server_rule(spec.method.server)
         self._moments: dict[int, Moments] = {}
         # Every tier model starts as w0 (FedAT, Algorithm 1).
@@ -69,7 +70,8 @@ class Arithmetic:
             else:
                 entry.codec.add(entry.payload, weight, mean.total[span])
                 if entry.reference == "base":
-                    add_values(base.floats[span], weight, mean.total[span])
+                    start = differential(entry).on_grid(self._as_sent(base).floats[span])
+                    add_values(start, weight, mean.total[span])
         mean.admit(integers, weight)
 
     def drop(self, tier: int) -> None:
@@ -77,11 +79,11 @@ class Arithmetic:
         self._means.pop(tier, None)
         self._bases.pop(tier, None)
 
-    def _base(self, update: Bundle) -> Model:
-        """The model that an update started from; it is kept for as long as a round has it."""
-        if update.base_version not in self._versions:
+    def _base(self, update: Bundle) -> int:
+        """The version that an update started from; it is kept for as long as a round has it."""
+        if update.base_version is None or update.base_version not in self._versions:
             raise ManifestError(f"version {update.base_version}, which an update started from, is not there")
-        return self._versions[update.base_version]
+        return update.base_version
 
     def make_version(self, made: MakeVersion) -> Model:
         """Move the tier's model by its mean, then mix a version: the weighted sum of all tier models."""
@@ -116,10 +118,15 @@ class Arithmetic:
         self._moments[whose], moved = move(self._server, moments, x, manifest, target, manifest)
         return moved
 
-    def _as_sent(self, model: Model) -> Model:
-        """A model as its codec gives it to the clients: what they start from, and the updates step from."""
-        floats = self._codec.decode(self._codec.encode(model.floats), model.floats.size)
-        return Model(floats, model.integers)
+    def _as_sent(self, version: int) -> Model:
+        """A version as its codec gives it to the clients: what they start from, and the updates step from."""
+        model = self._versions[version]
+        if isinstance(self._codec, Float32):
+            return model
+        if version not in self._sent:
+            floats = self._codec.decode(self._codec.encode(model.floats), model.floats.size)
+            self._sent[version] = Model(floats, model.integers)
+        return self._sent[version]
 
     def _carriable(self, model: Model) -> Model:
         """The model, or the nearest one its codec can carry: rounding may leave the range by a step."""
@@ -139,6 +146,7 @@ class Arithmetic:
         for version in [v for v in self._versions if v not in kept]:
             del self._versions[version]
             self._steps.pop(version, None)
+            self._sent.pop(version, None)
 
     def version(self, number: int, newest: int) -> Model:
         """A published version's model.

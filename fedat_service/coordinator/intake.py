@@ -15,6 +15,7 @@ from fedat_service.params import Model
 from fedat_service.store.base import Body
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
 from fedat_service.wire.codecs import make_codec, make_update_codec
+from fedat_service.wire.differences import codecs_of
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
 
 
@@ -106,12 +107,13 @@ def check_submission(submission: Submission, lease: Lease, returns: tuple[str, .
         raise Unprocessable(f"layer {missing_layers[0]!r} is due and missing", missing_layers[0])
     if undue := [entry.tensor.layer for entry in bundle.entries if entry.tensor.layer not in returns]:
         raise Unprocessable(f"layer {undue[0]!r} is not due", undue[0])
-    learns, other = make_update_codec(spec.method.codec), make_codec(spec.method.codec)
     for entry in bundle.entries:
-        codec = learns if entry.tensor.trainable else other
+        values, differences = codecs_of(entry.tensor, spec.method.codec)
+        codec = values if entry.reference == "absolute" else differences
         if entry.tensor.dtype == "float32" and entry.codec != codec:
+            came, taken = f"{entry.reference} {entry.codec}", f"absolute {values} or base {differences}"
             raise Unprocessable(
-                f"tensor {entry.tensor.name!r} came as {entry.codec}, the federation takes {codec}",
+                f"tensor {entry.tensor.name!r} came as {came}, the federation takes {taken}",
                 entry.tensor.name,
             )
     return bundle.num_examples

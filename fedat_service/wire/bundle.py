@@ -16,7 +16,7 @@ from zlib_ng import zlib_ng
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_model
 from fedat_service.wire import header as headers
-from fedat_service.wire.codecs import Codec, Int64, parse_codec
+from fedat_service.wire.codecs import Codec, Int64, Polyline, parse_codec
 from fedat_service.wire.header import EntryHeader, Header
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
@@ -146,11 +146,12 @@ def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[str, NDArr
     for entry in bundle.entries:
         tensor = entry.tensor
         with blame(tensor):
-            values: NDArray[Any] = entry.codec.decode(entry.payload, tensor.size)
-            if entry.reference == "base":
-                if base is None:
-                    raise WireError("differences came without what they are taken to")
-                values += base[tensor.name].reshape(-1)
+            if entry.reference == "absolute":
+                values: NDArray[Any] = entry.codec.decode(entry.payload, tensor.size)
+            elif base is None or not isinstance(entry.codec, Polyline | Qsgd):
+                raise WireError("differences came without what they are taken to")
+            else:
+                values = entry.codec.decode_from(entry.payload, base[tensor.name].reshape(-1))
         params[tensor.name] = values.reshape(tensor.shape)
     return params
 
@@ -252,8 +253,9 @@ def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64 | Qs
         raise WireError(
             f"{tensor.dtype} tensor {tensor.name!r} cannot come as {entry.codec}", f"entries[{i}].codec"
         )
+    either = isinstance(codec, Polyline) and codec.layout == "plain"
     reference = "base" if isinstance(codec, Qsgd) else "absolute"
-    if entry.reference != reference:
+    if entry.reference != reference and not either:
         raise WireError(
             f"tensor {tensor.name!r} has reference {reference!r} in {entry.codec}, got {entry.reference!r}",
             f"entries[{i}].reference",

@@ -1,12 +1,14 @@
 """Updates as they travel: values, or differences to the version that the client started from."""
 
+from dataclasses import replace
+
 import numpy as np
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, TensorSpec
-from fedat_service.wire.bundle import Entry, absolute_entry, blame, model_entries
-from fedat_service.wire.codecs import make_codec, make_update_codec
+from fedat_service.wire.bundle import Entry, absolute_entry, blame
+from fedat_service.wire.codecs import Codec, Polyline, make_codec
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
@@ -26,7 +28,7 @@ def update_entries(
 
     Args:
         update: The trained model.
-        base: The version it started from; needed where differences travel.
+        base: The version it started from; differences are taken to it.
         manifest: What both are made of.
         layers: Which layers travel.
         settings: How they do.
@@ -36,15 +38,51 @@ def update_entries(
         ManifestError: If a layer is unknown.
         WireError: If a value cannot be carried, or there is no base; `field` names the tensor.
     """
-    codec, plain = make_update_codec(settings), make_codec(settings)
-    if not isinstance(codec, Qsgd):
-        return model_entries(update, manifest, layers, codec)
     return tuple(
-        _difference(update, base, manifest, tensor, codec, rng)
-        if tensor.trainable
-        else absolute_entry(update, manifest, tensor, plain)
-        for tensor in manifest.select(layers)
+        _shortest(update, base, manifest, tensor, settings, rng) for tensor in manifest.select(layers)
     )
+
+
+def differential(entry: Entry) -> Polyline | Qsgd:
+    """The codec of an entry that holds differences.
+
+    Raises:
+        WireError: If it has none.
+    """
+    if not isinstance(entry.codec, Polyline | Qsgd):
+        raise WireError(f"{entry.codec} has no differences", entry.tensor.name)
+    return entry.codec
+
+
+def codecs_of(tensor: TensorSpec, settings: CodecSettings) -> tuple[Codec | None, Polyline | Qsgd | None]:
+    """How a float tensor of an update may travel: as its values, and as differences; None if not."""
+    plain = make_codec(settings)
+    if settings.name == "qsgd" and tensor.trainable:
+        return None, Qsgd(settings.levels)
+    if isinstance(plain, Polyline) and settings.reference == "base":
+        return plain, replace(plain, layout="plain")
+    return plain, None
+
+
+def _shortest(
+    update: Model,
+    base: Model | None,
+    manifest: Manifest,
+    tensor: TensorSpec,
+    settings: CodecSettings,
+    rng: np.random.Generator,
+) -> Entry:
+    plain, codec = codecs_of(tensor, settings)
+    found = [] if plain is None else [absolute_entry(update, manifest, tensor, plain)]
+    if codec is not None and base is not None and tensor.dtype == "float32":
+        span = manifest.spans[tensor.name]
+        with blame(tensor):
+            payload = codec.encode_from(update.floats[span], base.floats[span], rng)
+        if payload is not None:
+            found.append(Entry("weights", tensor, codec, "base", payload, zlib_ng.crc32(payload)))
+    if not found:
+        raise WireError(f"tensor {tensor.name!r} has no base to be different from", tensor.name)
+    return min(found, key=lambda entry: len(entry.payload))
 
 
 def stepped(
@@ -72,22 +110,5 @@ def stepped(
     for entry in entries:
         if entry.reference == "base":
             span = manifest.spans[entry.tensor.name]
-            np.add(base.floats[span], entry.codec.decode(entry.payload, entry.tensor.size), out=floats[span])
+            floats[span] = differential(entry).decode_from(entry.payload, base.floats[span])
     return Model(floats, target.integers), entries
-
-
-def _difference(
-    update: Model,
-    base: Model | None,
-    manifest: Manifest,
-    tensor: TensorSpec,
-    codec: Qsgd,
-    rng: np.random.Generator,
-) -> Entry:
-    if base is None:
-        raise WireError(f"tensor {tensor.name!r} has no base to be different from", tensor.name)
-    span = manifest.spans[tensor.name]
-    # A difference that leaves the range is infinite, and no number to a codec.
-    with blame(tensor), np.errstate(over="ignore"):
-        payload = codec.encode(np.subtract(update.floats[span], base.floats[span]), rng)
-    return Entry("weights", tensor, codec, "base", payload, zlib_ng.crc32(payload))

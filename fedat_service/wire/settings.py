@@ -172,7 +172,9 @@ class ServerOptimizer(Strict):
 class CodecSettings(Strict):
     """How tensors become bytes.
 
-    `precision` and `layout` belong to polyline, `levels` and `directions` to qsgd.
+    `precision`, `layout` and `reference` belong to polyline, `levels` and `directions` to qsgd. With
+    `reference` base, a tensor of an update goes up as the difference of its integers to those of the version
+    that the client started from, wherever that is shorter; the values that arrive are the same, bit for bit.
 
     `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
     started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
@@ -184,12 +186,14 @@ class CodecSettings(Strict):
     name: Literal["float32", "float16", "polyline", "qsgd"] = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
+    reference: Literal["absolute", "base"] = "absolute"
     levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
     directions: Literal["up", "both"] = "up"
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        _require_own(self, self.name, dict.fromkeys(("levels", "directions"), ("qsgd",)))
+        belongs = dict.fromkeys(("levels", "directions"), ("qsgd",))
+        _require_own(self, self.name, belongs | {"reference": ("polyline",)})
         return self
 
 

@@ -129,3 +129,21 @@ def test_a_quantised_update_takes_six_bits_an_element_and_learns():
 def test_clients_that_hold_the_version_before_are_sent_its_step():
     _, metrics, _ = run_virtual(federation(1, BOTH_WAYS))
     assert metrics.down.payload < 3.5 * metrics.down.parameters
+
+
+def test_differences_on_the_grid_make_the_same_versions_from_fewer_bytes():
+    runs = []
+    for reference in ("absolute", "base"):
+        solver = Solver(name="sgd", lr=0.01, epochs=1)
+        method = Method(
+            participation=Participation(name="fedavg"),
+            solver=solver,
+            codec=CodecSettings(reference=reference),
+        )
+        log, metrics, _ = run_virtual(federation(1, method))
+        digests = [event["digest"] for event in log if event["kind"] == "version_published"]
+        runs.append((digests, metrics.up.payload, metrics.down.payload))
+    (absolute, up, down), (based, fewer, same) = runs
+    assert based == absolute
+    assert fewer < 0.8 * up
+    assert same == down

@@ -11,7 +11,7 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
-from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec, make_update_codec
+from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec
 from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
@@ -227,7 +227,7 @@ class FedATClient:
 
 
 def _sends_differences(task: Task) -> bool:
-    return bool(task.return_layers) and make_update_codec(task.codec) != make_codec(task.codec)
+    return bool(task.return_layers) and (task.codec.name == "qsgd" or task.codec.reference == "base")
 
 
 def _read(message: type[Message], answer: Response) -> Message:

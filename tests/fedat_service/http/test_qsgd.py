@@ -146,13 +146,13 @@ def changed(body, at, **members):
 GOOD = update([1, 1], [2, 1], [0, 0])
 NAN = np.array(np.nan, "<f4").tobytes()
 WRONG = {
-    "other levels": (update([1, 1], [2, 1], [0, 0], levels=3), "fc.weight", "takes Qsgd"),
+    "other levels": (update([1, 1], [2, 1], [0, 0], levels=3), "fc.weight", "or base Qsgd"),
     "values": (
         encode_bundle(
             Bundle("f", model_entries(model_of([2, 1]), MANIFEST, MANIFEST.layers, Float32()), None, 0, 10)
         ),
         "fc.weight",
-        "came as Float32",
+        "came as absolute Float32",
     ),
     "reference": (changed(GOOD, 0, reference="absolute"), "entries[0].reference", "has reference 'base'"),
     "differences of statistics": (
@@ -163,7 +163,7 @@ WRONG = {
     "quantised statistics": (
         changed(GOOD, 1, codec=Qsgd(2), reference="base", payload=bytes(6)),
         "norm.var",
-        "takes Float32",
+        "takes absolute Float32() or base None",
     ),
     "too few bytes": (changed(GOOD, 0, payload=bytes(4)), "entries[0].nbytes", "takes 5 to 5 bytes"),
     "too many bytes": (changed(GOOD, 0, payload=bytes(6)), "entries[0].nbytes", "takes 5 to 5 bytes"),

@@ -120,7 +120,42 @@ def test_differences_without_what_they_are_taken_to_are_no_model():
     assert refusal.value.field == "conv.weight"
 
 
-@pytest.mark.parametrize("fields", [{"name": "float32"}, {"name": "polyline", "precision": 5}])
+GRID = {"name": "polyline", "reference": "base"}
+
+
+def near(base, seed=3):
+    """A model a small way from another one."""
+    step = np.random.default_rng(seed).standard_normal(base.floats.size).astype(np.float32)
+    return Model(base.floats + np.float32(0.003) * step, base.integers + 1)
+
+
+@pytest.mark.parametrize("precision", [3, 4, 5, 6])
+def test_differences_on_the_grid_lose_nothing(precision):
+    update = near(BASE)
+    found = entries(update, precision=precision, **GRID)
+    assert [entry.reference for entry in found] == ["base", "base", "absolute", "base"]
+    base = to_params(BASE, MANIFEST)
+    based = decode_bundle(parse_bundle(body(found), MANIFEST), base)
+    plain = entries(update, name="polyline", precision=precision)
+    absolute = decode_bundle(parse_bundle(body(plain), MANIFEST))
+    assert to_model(based, MANIFEST).digest() == to_model(absolute, MANIFEST).digest()
+    assert len(body(found)) < 0.8 * len(body(plain))
+
+
+def test_every_tensor_goes_the_shorter_way():
+    update = near(BASE)
+    update.floats[SPANS["conv.weight"]] = 1e-4
+    found = entries(update, **GRID)
+    assert [entry.reference for entry in found] == ["absolute", "base", "absolute", "base"]
+
+
+def test_integers_too_far_apart_for_a_difference_go_as_they_are():
+    base = Model(np.full_like(BASE.floats, 50_000), BASE.integers)
+    update = Model(np.full_like(BASE.floats, -50_000), BASE.integers)
+    assert {entry.reference for entry in entries(update, base, **GRID)} == {"absolute"}
+
+
+@pytest.mark.parametrize("fields", [{"name": "float32"}, {"name": "polyline", "precision": 5}, GRID])
 def test_other_codecs_send_values_and_need_no_base(fields):
     codec = make_codec(CodecSettings(**fields))
     expected = model_entries(UPDATE, MANIFEST, MANIFEST.layers, codec)

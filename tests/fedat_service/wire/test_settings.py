@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from fedat_service.wire.settings import Method, Schedule, ServerOptimizer
+from fedat_service.wire.settings import CodecSettings, Method, Schedule, ServerOptimizer
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,19 @@ def test_a_schedule_that_makes_no_sense_is_refused(given, reason):
 def test_a_server_optimizer_that_makes_no_sense_is_refused(given, reason):
     with pytest.raises(ValidationError, match=reason):
         ServerOptimizer.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"name": "polyline", "levels": 4}, "levels belongs to qsgd, not to polyline"),
+        ({"name": "float32", "directions": "both"}, "directions belongs to qsgd, not to float32"),
+        ({"name": "qsgd", "reference": "base"}, "reference belongs to polyline, not to qsgd"),
+        ({"name": "qsgd", "levels": 0}, "levels"),
+        ({"name": "qsgd", "levels": True}, "levels"),
+        ({"name": "qsgd", "directions": "down"}, "directions"),
+    ],
+)
+def test_a_codec_that_makes_no_sense_is_refused(given, reason):
+    with pytest.raises(ValidationError, match=reason):
+        CodecSettings.model_validate(given)
