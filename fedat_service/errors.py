@@ -15,12 +15,14 @@ FedATError
 │   ├── TooLarge           more bytes than the resource takes
 │   ├── UnsupportedMedia   not a content type or encoding the resource takes
 │   └── NotNow             try again after `retry_after_s`
+├── LogDamaged             an event log cannot be read or played again; says where
 ├── Deadlock               on virtual time everything waits and nothing will happen
 ├── ThreadForbidden        on virtual time something asked for a thread
 ├── DataMissing            a data set is not on this machine; says how to get it
 ├── DataDamaged            a data file is not what it should be: cut short, another hash, no image
 ├── TrainingError          local training produced something that must not be sent
 ├── ServiceRefused         the worker's view of a refusal that trying again cannot cure
+├── ServiceFailed          a service process ended, or did not become ready; the message ends its log
 └── FleetFailed            a process of a fleet ended with an error; the message is its own
 """
 
@@ -167,6 +169,10 @@ class ServiceRefused(FedATError):
         super().__init__(message)
         self.status = status
         self.kind = kind
+
+
+class ServiceFailed(FedATError):
+    """A service process ended, or did not become ready; the message holds the end of its log."""
 
 
 class FleetFailed(FedATError):

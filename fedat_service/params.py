@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -119,6 +119,17 @@ class Manifest:
         if unknown := wanted.difference(self.layers):
             raise ManifestError(f"unknown layer {min(unknown)!r}; the model has {', '.join(self.layers)}")
         return tuple(t for t in self.tensors if t.layer in wanted)
+
+    def named(self, names: Collection[str]) -> tuple[TensorSpec, ...]:
+        """Return the tensors of some names, in manifest order.
+
+        Raises:
+            ManifestError: If a name is not in the manifest.
+        """
+        wanted = set(names)
+        if unknown := wanted.difference(self.spans):
+            raise ManifestError(f"unknown tensor {min(unknown)!r}")
+        return tuple(t for t in self.tensors if t.name in wanted)
 
     @staticmethod
     def of(params: Params, trainable: Iterable[str] | None = None) -> "Manifest":

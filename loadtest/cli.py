@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from loadtest.experiments import Experiment, load_experiment, suite_names
 from loadtest.experiments.options import FILE, given, with_options
@@ -28,7 +29,7 @@ Engine = Annotated[
     Literal["inline", "processes", "ray"],
     typer.Option(help="Where training runs; the results do not depend on it."),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what an earlier call has finished.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run again what an earlier call has finished or begun.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +50,7 @@ def demo(**fields: Any) -> None:  # noqa: ANN401 - values of options
     experiment = Experiment(name="demo", **{"rate": default_rate(fields["data"]), **given(fields)})
     from loadtest.experiments.demo import run_demo
 
-    console = Console(stderr=True)
+    console = _console()
     with _terminable():
         report = run_demo(experiment, console)
     _tell(console, report)
@@ -64,13 +65,13 @@ def simulate(
 ) -> None:
     """Run a whole federation for every method of an experiment in virtual time, and write a report.
 
-    The same seed gives the same event log. Finished methods are kept in --out: what was interrupted goes on
-    with the next one.
+    The same seed gives the same event log. What was interrupted goes on where it stopped: --out keeps
+    finished methods, and what an unfinished one has trained.
     """
     chosen = load_experiment(experiment, **given(fields))
     from loadtest.experiments.compare import simulate_all
 
-    console = Console(stderr=True)
+    console = _console()
     with _resumable(console):
         report = simulate_all(chosen, simulate=_on(engine), console=console, fresh=fresh)
     _tell(console, report)
@@ -87,13 +88,13 @@ def compare(
 ) -> None:
     """Run the methods of several experiments in virtual time with several seeds, and write one report.
 
-    All methods have the same data, latencies and drop-outs with one seed. Finished runs are kept in --out:
-    what was interrupted goes on where it stopped.
+    All methods have the same data, latencies and drop-outs with one seed. What was interrupted goes on
+    where it stopped: --out keeps finished runs, and what an unfinished one has trained.
     """
     chosen = [load_experiment(one, **given(fields)) for one in experiments]
     from loadtest.experiments.compare import compare as run
 
-    console = Console(stderr=True)
+    console = _console()
     with _resumable(console):
         done = run(chosen, range(seeds), out, simulate=_on(engine), console=console, fresh=fresh)
     _tell(console, done.report)
@@ -103,7 +104,9 @@ def what_if(
     log: Annotated[Path, typer.Argument(help="An event log, ....events.jsonl.", exists=True, dir_okay=False)],
     tiers: Annotated[int, typer.Option(help="Largest number of tiers.", min=1)] = 10,
     cohort: Annotated[int, typer.Option(help="Clients in a round of one tier.", min=1)] = 10,
-    out: Annotated[Path | None, typer.Option(help="Where to draw a figure, FILE.png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to draw a figure, FILE.png.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Predict how fast a federation would go with other numbers of tiers, from the latencies in its log."""
     from loadtest.experiments.what_if import predict, recorded, to_table
@@ -125,7 +128,7 @@ def bench(
     """Measure this build against its baselines; prints one JSON object {name: {value, baseline, ratio}}."""
     from loadtest.benchmarks.run import run_benchmarks
 
-    results = run_benchmarks(only, Console(stderr=True))
+    results = run_benchmarks(only, _console())
     sys.stdout.write(json.dumps(results, indent=2, allow_nan=False) + "\n")
 
 
@@ -135,18 +138,22 @@ def _on(engine: Literal["inline", "processes", "ray"]) -> "Simulate":
     return partial(run, engine=engine)
 
 
+def _console() -> Console:
+    return Console(stderr=True, emoji=False, highlight=False)
+
+
 def _tell(console: Console, report: Path) -> None:
-    console.print(f"Report: [bold]{report}[/bold]", highlight=False)
+    console.print(f"Report: [bold]{escape(str(report))}[/bold]", soft_wrap=True)
 
 
 @contextmanager
 def _resumable(console: Console) -> Iterator[None]:
-    """Say after an interrupt that nothing finished is lost."""
+    """Say after an interrupt that nothing is lost."""
     try:
         with _terminable():
             yield
     except KeyboardInterrupt:
-        console.print("interrupted; finished runs are kept: the same command goes on from there")
+        console.print("interrupted: the same command goes on from there")
         raise typer.Exit(_INTERRUPTED) from None
 
 

@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more about who else uses the machine; pytest-timeout ends what hangs.
+settings.register_profile("without-deadline", deadline=None)
+settings.load_profile("without-deadline")
 
 _GOLDEN = Path(__file__).parent / "golden" / "golden.json"
 

@@ -5,7 +5,7 @@ What needs torch or httpx is imported where it is used: `fedat --help` waits for
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from fedat_service.errors import ConfigError
+from fedat_service.wire.complaints import first_of, place_of, reason_of
 from fedat_service.wire.messages import CreateFederation
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
@@ -25,6 +26,20 @@ T = TypeVar("T")
 
 _DEFAULT = FleetSettings(federation="any")
 _INTERRUPTED = 130
+
+_OPTIONS = {
+    "federation": "federation",
+    "num_clients": "--clients",
+    "num_processes": "--processes",
+    "num_tiers": "--tiers",
+    "num_unstable": "--unstable",
+    "cohort_size": "--cohort",
+    "deadline_s": "--deadline",
+    "drop_horizon_s": "--drop-horizon",
+    "evaluate_every_s": "--evaluate-every",
+    "max_time_s": "--max-time",
+}
+"""Options with another name than their field."""
 
 Url = Annotated[str, typer.Option(help="Where the service is.")]
 Data = Annotated[
@@ -136,34 +151,33 @@ def create(
     method = _method(preset, solver, {"name": codec, "precision": precision})
     rounds = {"cohort_size": cohort, "deadline_s": deadline, "start_clients": start_clients}
     stop = {"max_time_s": max_time, "max_versions": max_versions, "target_accuracy": target_accuracy}
-    settings = _checked(FleetSettings, federation=name, url=url, model=model, data=data, data_dir=data_dir)
+    whose = {"federation": name, "url": url, "model": model, "data": data, "data_dir": data_dir}
     _create(
-        settings,
+        _checked(FleetSettings, **whose, seed=seed),
         method=method,
         tiering=_checked(Tiering, num_tiers=tiers),
         rounds=_checked(Rounds, **rounds),
         stop=_checked(Stop, **stop),
-        seed=seed,
     )
 
 
-def _create(settings: FleetSettings, seed: int, **rules: BaseModel) -> None:
+def _create(settings: FleetSettings, **rules: BaseModel) -> None:
     """Create a federation by `rules` for the model of a fleet, and tell where it stands."""
     from workers.fleet.creation import create_federation, describe_model
 
-    described = describe_model(settings, seed)
+    described = describe_model(settings)
     message = _checked(
         CreateFederation,
         name=settings.federation,
         manifest=described.manifest,
         initial_model="upload" if described.is_own else "glorot",
-        seed=seed,
+        seed=settings.seed,
         **rules,
     )
     _hush_retries()
     view = asyncio.run(create_federation(settings.url, message, described))
     why = f", {view.reason}" if view.reason else ""
-    Console(stderr=True).print(f"federation {view.name}: {view.status}{why}", highlight=False)
+    _console().print(f"federation {view.name}: {view.status}{why}")
 
 
 def fleet(
@@ -190,7 +204,12 @@ def fleet(
     The clients train for real; what their latency says beyond that is waited for. Fleets that are started
     again with the same options are the same clients, and go on.
     """
-    shape = {"num_clients": clients, "num_processes": min(processes, clients), "seed": seed, "rate": rate}
+    shape = {
+        "num_clients": clients,
+        "num_processes": min(processes, max(1, clients)),
+        "seed": seed,
+        "rate": rate,
+    }
     task = {"data": data, "data_dir": data_dir, "limit_per_class": limit_per_class, "partition": partition}
     pace = {"latency": latency, "compute_s": compute_s}
     drops = {"num_unstable": unstable, "drop_horizon_s": drop_horizon}
@@ -204,13 +223,13 @@ def _run(settings: FleetSettings) -> None:
     from workers.fleet.progress import run_visibly
 
     _hush_retries()
-    console = Console(stderr=True)
+    console = _console()
     try:
         tally = asyncio.run(_until_terminated(run_visibly(settings, console)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("fleet stopped")
         raise typer.Exit(_INTERRUPTED) from None
-    console.print(f"{tally.tasks} tasks done, {tally.late} later than planned", highlight=False)
+    console.print(f"{tally.tasks} tasks done, {tally.late} later than planned")
 
 
 def manifest(model: Model = _DEFAULT.model, data: Data = _DEFAULT.data, data_dir: DataDir = None) -> None:
@@ -218,7 +237,7 @@ def manifest(model: Model = _DEFAULT.model, data: Data = _DEFAULT.data, data_dir
     from workers.fleet.creation import describe_model
 
     settings = _checked(FleetSettings, federation="any", model=model, data=data, data_dir=data_dir)
-    typer.echo(describe_model(settings, seed=0).manifest.model_dump_json())
+    typer.echo(describe_model(settings).manifest.model_dump_json())
 
 
 def _method(preset: str, solver: dict[str, Any], codec: dict[str, Any]) -> Method:
@@ -230,22 +249,37 @@ def _method(preset: str, solver: dict[str, Any], codec: dict[str, Any]) -> Metho
         schedule=method.schedule,
         solver=_changed(method.solver, solver),
         server=method.server,
-        codec=_changed(method.codec, codec),
+        codec=_changed(method.codec, codec, name="--codec"),
     )
 
 
-def _changed(settings: Message, given: dict[str, Any]) -> Message:
+def _changed(settings: Message, given: dict[str, Any], **options: str) -> Message:
     changes = {name: value for name, value in given.items() if value is not None}
-    return _checked(type(settings), **{**settings.model_dump(), **changes})
+    values = {**settings.model_dump(), **changes}
+    try:
+        return type(settings)(**values)
+    except ValidationError as error:
+        raise _refusal(error, options) from error
 
 
 def _checked(settings: type[Message], **values: Any) -> Message:  # noqa: ANN401 - pydantic checks them
     try:
         return settings(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or settings.__name__
-        raise ConfigError(f"{where}: {first['msg']}") from error
+        raise _refusal(error, _OPTIONS) from error
+
+
+def _refusal(error: ValidationError, options: Mapping[str, str]) -> ConfigError:
+    """What is wrong, by the name of the option that it came with."""
+    first = first_of(error)
+    field = place_of(first)
+    option = options.get(field, f"--{field.replace('_', '-')}")
+    return ConfigError(f"{option}: {reason_of(first)}" if field else reason_of(first))
+
+
+def _console() -> Console:
+    """For people; what it prints is text and nothing else."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def _hush_retries() -> None:

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 
 from fedat_service.clock import Clock
 from fedat_service.errors import ManifestError, ServiceRefused, TrainingError
-from fedat_service.params import Manifest, TensorSpec
+from fedat_service.params import Manifest, Params, TensorSpec
 from fedat_service.wire.messages import Evaluation, RegisterClient, Task
-from workers.client import FedATClient, GlobalModel, ModelCache
-from workers.training.jobs import ClientTraining
-from workers.training.trainer import EvaluationResult
+from fedat_service.wire.settings import Slot
+from workers.client import FedATClient, ModelCache
+from workers.training.jobs import ClientTraining, Work
+from workers.training.trainer import NOTHING_KEPT, EvaluationResult, Sync, TrainResult
 
 LONG_POLL_S = 30.0
 """Longest long-poll over a network, in real seconds."""
@@ -137,6 +138,8 @@ class Worker:
         self._evaluates = evaluates
         self._wait_s = wait_s
         self._tally = Tally()
+        self._local: Params = {}
+        self._kept = NOTHING_KEPT
         self._over: str | None = None
 
     async def run(self) -> Tally:
@@ -181,10 +184,10 @@ class Worker:
         due_s, over_s = now_s + self._pace.latency_s(self._tally.tasks), now_s + task.deadline_in_s
         self._tally.tasks += 1
         try:
-            model = await self._client.fetch_model(task, self._models)
-            if self._evaluates and task.purpose == "train":
-                await self._evaluate(task, model)
-            job = self._training.train(model.params, task.solver, task.seed, due_s)
+            work = await self._begin(task)
+            if self._evaluates and task.purpose == "train" and task.sync == 0:
+                await self._evaluate(task, work.start)
+            job = self._training.train(work, due_s)
             is_late = self._clock.now() > due_s
             if not await self._wait_until(due_s):
                 job.cancel()
@@ -193,7 +196,10 @@ class Worker:
             # Training on would keep this machine's other clients waiting, for nothing.
             async with asyncio.timeout(max(0.0, over_s - self._clock.now()) / self._clock.rate):
                 result = await job.result()
-            await self._client.put_update(task, result.params, result.num_examples, self._models)
+            slots: dict[Slot, Params] = {"weights": result.params}
+            slots |= {slot: result.slots[slot] for slot in task.up if slot != "weights"}
+            await self._client.put_update(task, slots, result.num_examples, self._models)
+            self._keep(task, result)
         except ServiceRefused as refusal:
             if refusal.status not in _OVER or task.task == self._over:
                 raise
@@ -205,8 +211,33 @@ class Worker:
             self._tally.refused += 1
         return True
 
-    async def _evaluate(self, task: Task, model: GlobalModel) -> None:
-        found = await self._training.evaluate(model.params).result()
+    async def _begin(self, task: Task) -> Work:
+        """Fetch what a task begins with, and write it over what the client has."""
+        fetched = await self._client.fetch_model(task, self._models)
+        mine = {**self._local, **fetched.params}
+        if len(mine) < len(self._models.manifest.tensors):
+            # A new client, or one that has lost its model, lacks what does not travel now.
+            mine = {**(await self._client.fetch_base(task, self._models)).params, **mine}
+        sync = Sync(
+            index=task.sync,
+            last=task.last,
+            blocks=task.blocks,
+            fetched=task.down.get("weights", ()) if task.sync else None,
+            slots=fetched.slots,
+            up=task.up,
+        )
+        start = {tensor.name: mine[tensor.name] for tensor in self._models.manifest.tensors}
+        return Work(start, task.solver, task.seed, sync, self._kept)
+
+    def _keep(self, task: Task, result: TrainResult) -> None:
+        """Keep what the next task goes on with; what the service did not accept has not happened."""
+        if task.purpose == "train":
+            sent = task.up.get("weights", ()) if task.last else ()
+            self._local = {name: array for name, array in result.params.items() if name not in sent}
+            self._kept = result.kept
+
+    async def _evaluate(self, task: Task, params: Params) -> None:
+        found = await self._training.evaluate(params).result()
         if found.num_examples:
             await self._client.put_evaluation(task, reportable(self._me.name, found))
 

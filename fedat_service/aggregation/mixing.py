@@ -11,12 +11,16 @@ from fedat_service.errors import ManifestError, RuleError
 from fedat_service.params import Model
 
 ColdStart = Literal["literal", "smoothed", "reported"]
+Mixing = Literal["inverse-frequency", "uniform"]
 
 _TOLERANCE = 1e-9
 
 
 def tier_weights(
-    update_counts: Sequence[int], cold_start: ColdStart = "literal", parked: Sequence[bool] | None = None
+    update_counts: Sequence[int],
+    cold_start: ColdStart = "literal",
+    parked: Sequence[bool] | None = None,
+    mixing: Mixing = "inverse-frequency",
 ) -> NDArray[np.float64]:
     """Share of each tier in the global model: the rarer the updates of its mirror tier, the smaller.
 
@@ -29,6 +33,8 @@ def tier_weights(
     for every tier. `reported` applies eq. 3 to the tiers that have reported. The last one equals eq. 3
     from the first update of the last tier on.
 
+    With `uniform` mixing, the baseline of FedAT's Figure 6, the same tiers have equal shares.
+
     A parked tier (nobody in it is alive) has share 0, and the rule holds for the others in their order.
     If all are parked the question is moot, and none counts as parked.
 
@@ -36,6 +42,7 @@ def tier_weights(
         update_counts: ``T_m``, updates received per tier, fastest tier first.
         cold_start: What holds while some tiers have not reported.
         parked: Per tier, whether it is parked; none if not given.
+        mixing: Whether the counts matter.
 
     Returns:
         Shape `(M,)`, non-negative, summing to 1.
@@ -54,7 +61,7 @@ def tier_weights(
     extra = 1 if cold_start == "smoothed" else 0
     # Python integers: the sum cannot overflow, and each quotient is rounded once.
     counts = [int(update_counts[m]) + extra for m in live]
-    if not any(counts):
+    if mixing == "uniform" or not any(counts):
         counts = [1] * len(live)
     total = sum(counts)
     p = np.zeros(num_tiers)

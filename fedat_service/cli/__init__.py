@@ -2,6 +2,7 @@
 
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -34,11 +35,17 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
-    """Run `fedat`; our own errors and a missing extra are one line and exit status 2, never a traceback."""
+    """Run `fedat`; our own errors, a file's and a missing extra are one line and exit status 2."""
+    # For `module:function` options. Last: nothing here may take the place of what is installed.
+    sys.path.append(str(Path.cwd()))
     try:
         build()()
     except FedATError as error:
         _fail(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename2 or error.filename}: {error.strerror}")
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRAS:
@@ -47,5 +54,6 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False, soft_wrap=True)
+    console = Console(stderr=True, emoji=False, highlight=False)
+    console.print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
     sys.exit(2)

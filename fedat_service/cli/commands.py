@@ -1,15 +1,17 @@
 """Commands of the service: `serve`, `replay` and `doctor`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from fedat_service.config import ServiceSettings
 from fedat_service.errors import ConfigError, LogDamaged
+
+if TYPE_CHECKING:
+    from fedat_service.store.jsonl import JsonLinesStore
 
 
 def register(app: typer.Typer) -> None:
@@ -44,28 +46,32 @@ def serve(
         "event_log": event_log,
         "keep_updates": keep_updates,
     }
-    settings = _settings({name: value for name, value in given.items() if value is not None})
+    settings = ServiceSettings(**{name: value for name, value in given.items() if value is not None})
     # Imported here: `fedat --help` should not wait for a web framework.
     from fedat_service.http.app import create_app
+    from fedat_service.http.server import listen, port_of
     from fedat_service.http.server import serve as run
+
+    app = create_app(settings.limits, rate=settings.rate, store=_store(settings))
+    sockets = listen(settings.host, settings.port)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    Console(stderr=True, markup=False, emoji=False).print(
+        f"FedAT service on http://{host}:{port_of(sockets[0])} (API: /docs), "
+        f"{settings.rate:g} federation seconds a second",
+        soft_wrap=True,
+    )
+    run(app, sockets)
+
+
+def _store(settings: ServiceSettings) -> "JsonLinesStore | None":
+    """Where events are kept, if not in memory."""
+    from fedat_service.store.folder import make_folder
     from fedat_service.store.jsonl import JsonLinesStore
 
-    Console(stderr=True).print(
-        f"FedAT service on http://{settings.host}:{settings.port} (API: /docs), "
-        f"{settings.rate:g} federation seconds a second"
-    )
-    folder = settings.event_log
-    store = None if folder is None else JsonLinesStore(folder, keeps_bodies=settings.keep_updates)
-    app = create_app(settings.limits, rate=settings.rate, store=store)
-    run(app, settings.host, settings.port)
-
-
-def _settings(given: dict[str, Any]) -> ServiceSettings:
-    try:
-        return ServiceSettings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if settings.event_log is None:
+        return None
+    folder = make_folder(settings.event_log, "setting event_log")
+    return JsonLinesStore(folder, keeps_bodies=settings.keep_updates)
 
 
 def replay(
@@ -81,16 +87,15 @@ def replay(
     """
     from fedat_service.coordinator.replay import replay as play
 
-    console = Console()
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
     for one in play(log, verify=verify):
         state = one.state
         console.print(
             f"{state.spec.name}: {state.status} at version {state.version}, {len(state.clients)} clients, "
-            f"rounds by tier {list(state.update_counts)}, weights {[round(w, 3) for w in state.weights]}",
-            highlight=False,
+            f"rounds by tier {list(state.update_counts)}, weights {[round(w, 3) for w in state.weights]}"
         )
         if verify:
-            console.print(f"{len(one.verified)} versions verified", highlight=False)
+            console.print(f"{len(one.verified)} versions verified")
         if one.differing:
             raise LogDamaged(f"{log}: version {one.differing[0]} comes out differently from its digest")
 

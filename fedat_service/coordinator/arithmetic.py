@@ -2,21 +2,28 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedat_service.aggregation.asynchronous import REPLACE, blended
-from fedat_service.aggregation.mean import RunningMean, add_values
+from fedat_service.aggregation.mean import RunningMean
 from fedat_service.aggregation.mixing import mix_tiers
 from fedat_service.aggregation.server_optimizer import Moments, move
+from fedat_service.coordinator.begin import NO_SLOTS, AsSent, Begin
+from fedat_service.coordinator.gathering import Gathering, written_over
 from fedat_service.errors import Gone, ManifestError, NotFound
-from fedat_service.federation.effects import MakeVersion
+from fedat_service.federation.effects import AddUpdate, CloseSync, DropRound, MakeVersion
 from fedat_service.federation.spec import Spec
+from fedat_service.methods.schedule import measures, next_cycle
 from fedat_service.methods.server import server_rule
-from fedat_service.params import Model
+from fedat_service.methods.solvers import receive, settle, start
+from fedat_service.params import Manifest, Model
 from fedat_service.wire.bundle import Bundle, Entry
-from fedat_service.wire.codecs import Float32, Int64, make_codec, make_update_codec
-from fedat_service.wire.differences import differential, stepped
+from fedat_service.wire.codecs import make_codec, make_update_codec
+from fedat_service.wire.differences import stepped
+from fedat_service.wire.settings import Slot
 
 _STEP_STREAM = 4
 """Purpose number of the generator that rounds the step to a version."""
@@ -24,14 +31,29 @@ _STEP_STREAM = 4
 
 @dataclass(frozen=True, slots=True)
 class TierModel:
-    """A tier's own model, and the version it was made for: one value, for it is read while others compute."""
+    """A tier's own model, the version it was made for, and the rounds in it.
+
+    One value, for it is read while others compute.
+    """
 
     version: int
     model: Model
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new version, and how often its tier's tensors travel from now on, if that has changed."""
+
+    model: Model
+    intervals: tuple[int, ...]
+
+
+_Sync = tuple[int, int | None]
 
 
 class Arithmetic:
-    """Memory O(tiers x model): one running mean and one model a tier, and the versions still in use.
+    """Memory O(tiers x model): means, tier models, versions in use, and what rounds in progress go on with.
 
     A server optimizer moves a model from where the updates of a round started, which is the version as the
     cohort got it, toward their mean; so it makes the tier's model. Where updates are blended into a model
@@ -43,90 +65,147 @@ class Arithmetic:
 
     def __init__(self, spec: Spec, initial: Model) -> None:
         self._spec = spec
-        self._codec = make_codec(spec.method.codec)
-        self._largest = min(self._codec.largest, make_update_codec(spec.method.codec).largest)
-        self._means: dict[int, RunningMean] = {}
-        self._bases: dict[int, int] = {}
-        self._sent: dict[int, Model] = {}
+        codec = make_codec(spec.method.codec)
+        self._as_sent = AsSent(codec)
+        self._largest = min(codec.largest, make_update_codec(spec.method.codec).largest)
         self._server = server_rule(spec.method.server)
         self._moments: dict[int, Moments] = {}
+        self._gathered: dict[_Sync, Gathering] = {}
+        self._begun: dict[tuple[int, int], Begin] = {}
+        self._bases: dict[int, Begin] = {}
+        slots = start(spec.half, spec.method.solver, spec.manifest)
         # Every tier model starts as w0 (FedAT, Algorithm 1).
         self._tiers = [TierModel(0, initial)] * spec.num_tiers
-        self._versions = {0: initial}
+        self._versions = {0: Begin(initial, slots)}
         self._steps: dict[int, tuple[Entry, ...]] = {}
+        self._slots = slots
 
-    def add(self, tier: int, update: Bundle, weight: float) -> None:
-        """Decode a checked update straight into its tier's running mean."""
-        mean = self._means.get(tier)
-        if mean is None:
-            mean = self._means[tier] = RunningMean(self._spec.manifest, self._codec.scale)
-        base = self._bases[tier] = self._base(update)
-        spans = self._spec.manifest.spans
-        integers = np.empty(self._spec.manifest.num_integers, np.int64)
-        for entry in update.entries:
-            span = spans[entry.tensor.name]
-            if isinstance(entry.codec, Int64):
-                integers[span] = entry.codec.decode(entry.payload, entry.tensor.size)
-            else:
-                entry.codec.add(entry.payload, weight, mean.total[span])
-                if entry.reference == "base":
-                    start = differential(entry).on_grid(self._as_sent(base).floats[span])
-                    add_values(start, weight, mean.total[span])
-        mean.admit(integers, weight)
+    def add(self, added: AddUpdate, update: Bundle) -> None:
+        """Decode a checked update straight into the running means of its sync."""
+        # What ends a round is gathered by tier, for several rounds may make one version.
+        key = added.tier, None if added.is_last else added.round
+        base = self._began(added.tier, added.round, update.base_version)
+        if added.is_last:
+            self._bases[added.tier] = base
+        if key not in self._gathered:
+            measured = added.is_last and self._measures(added.tier)
+            self._gathered[key] = Gathering(self._spec, base.model if measured else None)
+        differs = any(entry.reference == "base" for entry in update.entries)
+        self._gathered[key].add(update, added.weight, self._as_sent(base) if differs else base.model)
 
-    def drop(self, tier: int) -> None:
+    def _began(self, tier: int, index: int, base_version: int | None) -> Begin:
+        """What a round's last exchange began with; kept for as long as somebody works on it."""
+        if (tier, index) in self._begun:
+            return self._begun[tier, index]
+        if base_version not in self._versions:
+            raise ManifestError(f"version {base_version}, which an update started from, is not there")
+        return self._versions[base_version]
+
+    def drop(self, dropped: DropRound) -> None:
         """Forget an abandoned round."""
-        self._means.pop(tier, None)
-        self._bases.pop(tier, None)
+        self._begun.pop((dropped.tier, dropped.round), None)
+        self._gathered.pop((dropped.tier, dropped.round), None)
+        if not self._spec.rule.solo:
+            self._gathered.pop((dropped.tier, None), None)
+            self._bases.pop(dropped.tier, None)
 
-    def _base(self, update: Bundle) -> int:
-        """The version that an update started from; it is kept for as long as a round has it."""
-        if update.base_version is None or update.base_version not in self._versions:
-            raise ManifestError(f"version {update.base_version}, which an update started from, is not there")
-        return update.base_version
+    def close_sync(self, closed: CloseSync) -> str:
+        """Make what a round's next exchange begins with, and give its digest.
 
-    def make_version(self, made: MakeVersion) -> Model:
+        The tensors that were due are what the cohort's means make of them; the others stay with the clients.
+        """
+        key = closed.tier, closed.round
+        gathering = self._gathered.pop(key)
+        begin = self._began(*key, closed.base_version)
+        x = begin.model
+        if "weights" in gathering.means:
+            mean, due = gathering.means["weights"].mean(), gathering.parts["weights"]
+            x = self._carriable(self._stepped(closed.tier, begin, mean, due))
+        self._receive(gathering, closed.num_updates, closed.num_clients)
+        self._begun[key] = Begin(x, self._slots)
+        return self._begun[key].digest()
+
+    def make_version(self, made: MakeVersion) -> Made:
         """Move the tier's model by its mean, then mix a version: the weighted sum of all tier models."""
-        self._tiers[made.tier - 1] = TierModel(made.version, self._carriable(self._moved(made)))
-        model = mix_tiers([tier.model for tier in self._tiers], made.weights)
+        tier, gathering = self._tiers[made.tier - 1], self._gathered.pop((made.tier, None))
+        moved = self._carriable(self._moved(made, gathering))
+        self._receive(gathering, made.num_updates, made.num_clients)
+        self._slots = settle(self._spec.half, self._spec.method.solver, self._slots)
+        intervals = self._intervals(gathering, made) if self._measures(made.tier) else ()
+        self._tiers[made.tier - 1] = TierModel(made.version, moved, tier.rounds + len(made.rounds))
+        model = mix_tiers([one.model for one in self._tiers], made.weights)
         if self._spec.method.codec.directions == "both":
             model = self._step(made.version, model)
-        self._versions[made.version] = model
-        return model
+        self._versions[made.version] = Begin(model, self._slots)
+        for index in made.rounds:
+            self._begun.pop((made.tier, index), None)
+        return Made(model, intervals)
 
     def _step(self, version: int, target: Model) -> Model:
         """A version that those who hold the one before reach by a rounded step."""
         rng = np.random.default_rng((self._spec.seed, _STEP_STREAM, version))
-        base, settings = self._versions[version - 1], self._spec.method.codec
+        base, settings = self._versions[version - 1].model, self._spec.method.codec
         model, entries = stepped(base, target, self._spec.manifest, settings, rng)
         carriable = self._carriable(model)
         if carriable is model:
             self._steps[version] = entries
         return carriable
 
-    def _moved(self, made: MakeVersion) -> Model:
-        """What the updates of a tier make of its model."""
-        manifest, mean, base = self._spec.manifest, self._means.pop(made.tier), self._bases.pop(made.tier)
-        x = self._tiers[made.tier - 1].model
-        target = blended(made.blend, mean, x, self._versions, manifest)
-        if self._spec.method.server.name == "average":
-            return target
-        if made.blend == REPLACE:
-            x = self._as_sent(base)
-        whose = 0 if self._spec.rule.drawn else made.tier
-        moments = self._moments.get(whose) or self._server.start(manifest.num_floats)
-        self._moments[whose], moved = move(self._server, moments, x, manifest, target, manifest)
-        return moved
+    def _measures(self, tier: int) -> bool:
+        blocks = (self._tiers[tier - 1].rounds + 1) * self._spec.first_cycle.length
+        return measures(self._spec.method.schedule, blocks)
 
-    def _as_sent(self, version: int) -> Model:
-        """A version as its codec gives it to the clients: what they start from, and the updates step from."""
-        model = self._versions[version]
-        if isinstance(self._codec, Float32):
-            return model
-        if version not in self._sent:
-            floats = self._codec.decode(self._codec.encode(model.floats), model.floats.size)
-            self._sent[version] = Model(floats, model.integers)
-        return self._sent[version]
+    def _whole(self, gathering: Gathering, x: Model) -> RunningMean:
+        """The running mean over the whole model; what never travels is as it was."""
+        manifest, part, mean = self._spec.manifest, gathering.parts["weights"], gathering.means["weights"]
+        if part is manifest:
+            return mean
+        whole = RunningMean(manifest, mean.scale)
+        whole.add(written_over(manifest, mean.mean(), part, x), mean.weight_sum)
+        return whole
+
+    def _receive(self, gathering: Gathering, num_updates: int, num_clients: int) -> None:
+        """Have the solver make something of what came up beside the weights."""
+        half = self._spec.half
+        means: dict[Slot, NDArray[Any]] = {
+            slot: mean.mean().floats for slot, mean in gathering.means.items() if slot != "weights"
+        }
+        if means:
+            due = next(part for slot, part in gathering.parts.items() if slot != "weights")
+            self._slots = receive(
+                half,
+                self._spec.method.solver,
+                self._slots,
+                self._spec.manifest,
+                means,
+                due,
+                num_updates,
+                num_clients,
+            )
+
+    def _intervals(self, gathering: Gathering, made: MakeVersion) -> tuple[int, ...]:
+        """FedLAMA: how often each tensor travels from now on."""
+        schedule, cycle = self._spec.method.schedule, made.cycle
+        found = gathering.discrepancies(dict(cycle.intervals))
+        return tuple(next_cycle(schedule, self._spec.manifest, cycle, found).intervals.values())
+
+    def _moved(self, made: MakeVersion, gathering: Gathering) -> Model:
+        """What the updates of a tier make of its model."""
+        x, base = self._tiers[made.tier - 1].model, self._bases.pop(made.tier)
+        versions = {number: begin.model for number, begin in self._versions.items()}
+        target = blended(made.blend, self._whole(gathering, x), x, versions, self._spec.manifest)
+        start = base if made.blend == REPLACE else Begin(x, NO_SLOTS)
+        return self._stepped(made.tier, start, target, self._spec.manifest)
+
+    def _stepped(self, tier: int, begin: Begin, target: Model, due: Manifest) -> Model:
+        """The server optimizer's step from a model, as clients get it, toward the `target` of due tensors."""
+        manifest = self._spec.manifest
+        if self._spec.method.server.name == "average":
+            return target if due is manifest else written_over(manifest, target, due, begin.model)
+        whose = 0 if self._spec.rule.drawn else tier
+        moments = self._moments.get(whose) or self._server.start(manifest.num_floats)
+        self._moments[whose], moved = move(self._server, moments, self._as_sent(begin), manifest, target, due)
+        return moved
 
     def _carriable(self, model: Model) -> Model:
         """The model, or the nearest one its codec can carry: rounding may leave the range by a step."""
@@ -137,7 +216,8 @@ class Arithmetic:
 
     def drop_all(self) -> None:
         """Forget all rounds in progress: the federation is over."""
-        self._means.clear()
+        self._gathered.clear()
+        self._begun.clear()
         self._bases.clear()
 
     def keep_only(self, versions: Iterable[int]) -> None:
@@ -146,10 +226,9 @@ class Arithmetic:
         for version in [v for v in self._versions if v not in kept]:
             del self._versions[version]
             self._steps.pop(version, None)
-            self._sent.pop(version, None)
 
-    def version(self, number: int, newest: int) -> Model:
-        """A published version's model.
+    def version(self, number: int, newest: int) -> Begin:
+        """A published version.
 
         Raises:
             NotFound: If there is no such version yet.
@@ -160,6 +239,16 @@ class Arithmetic:
         if number not in self._versions:
             raise Gone(f"version {number} is no longer kept", "version", current_version=newest)
         return self._versions[number]
+
+    def begin(self, tier: int, index: int, newest: int) -> Begin:
+        """What a further exchange of a round begins with.
+
+        Raises:
+            Gone: If the round is over.
+        """
+        if (tier, index) not in self._begun:
+            raise Gone(f"round {index} of tier {tier} is over", "task", current_version=newest)
+        return self._begun[tier, index]
 
     def step(self, number: int) -> tuple[Entry, ...] | None:
         """What makes a version of the one before it; None where versions travel whole."""

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from functools import partial
 
 from fedat_service.clock import Clock
+from fedat_service.coordinator.begin import NO_SLOTS, Begin
 from fedat_service.coordinator.execution import Execution
 from fedat_service.coordinator.intake import (
     check_submission,
@@ -16,9 +17,9 @@ from fedat_service.coordinator.intake import (
 from fedat_service.coordinator.journal import Command, Decide, Journal
 from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import Offload
-from fedat_service.coordinator.publisher import Publication
+from fedat_service.coordinator.publisher import Publication, round_name
 from fedat_service.coordinator.waiting import Alarm
-from fedat_service.errors import Conflict, Gone, NotNow, Unprocessable
+from fedat_service.errors import Conflict, Gone, ManifestError, NotFound, NotNow, Unprocessable
 from fedat_service.federation.events import (
     ClientRegistered,
     ClientReturned,
@@ -34,6 +35,7 @@ from fedat_service.federation.state import (
     Lease,
     State,
     client_of,
+    exchange_of,
     initial_state,
     next_deadline_s,
     ready_lease,
@@ -41,12 +43,13 @@ from fedat_service.federation.state import (
     tier_of,
 )
 from fedat_service.federation.tasks import TaskId
-from fedat_service.federation.transition import due_lease
+from fedat_service.federation.transition import due_lease, held_lease
 from fedat_service.metrics import ByteLedger, Timeline
 from fedat_service.params import Model
 from fedat_service.store.base import Body, Store
 from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.messages import EvaluateVersion, Evaluation, RegisterClient
+from fedat_service.wire.settings import Slot
 
 _RETRY_SPREAD_S = 5
 _STORE_RETRY_S = 1.0
@@ -101,7 +104,8 @@ class Coordinator:
         """
         codec = self.spec.method.codec.name
         if codec not in message.codecs:
-            raise Unprocessable(f"the federation speaks {codec}, the client {message.codecs}", "codecs")
+            spoken = ", ".join(message.codecs) or "none"
+            raise Unprocessable(f"the federation speaks {codec}, the client {spoken}", "codecs")
         is_new = False
 
         def decide(state: State) -> Event | None:
@@ -169,10 +173,6 @@ class Coordinator:
             # Spread by name, so that a restarted service does not meet everybody at once.
             raise NotNow("the service is going down", retry_after_s=1 + sum(name.encode()) % _RETRY_SPREAD_S)
 
-    def returns(self, task: TaskId) -> tuple[str, ...]:
-        """Layers that come back with a task's update: none from profiling."""
-        return () if task.is_profile else self.spec.manifest.layers
-
     def tier_of_task(self, task: TaskId) -> int:
         """The tier whose traffic a task's bytes are: one of this federation's, or 0 for profiling.
 
@@ -195,7 +195,7 @@ class Coordinator:
             lease = due_lease(state, task, submission.digest)
             if lease is None:
                 return None
-            num_examples = check_submission(submission, lease, self.returns(task), self.spec)
+            num_examples = check_submission(submission, lease, exchange_of(state, task).up, self.spec)
             return UpdateAccepted(self.clock.now(), str(task), num_examples, submission.digest)
 
         return submission.bundle, await self._enter(decide, body, submission.bundle)
@@ -235,13 +235,41 @@ class Coordinator:
     ) -> Publication:
         """A published version as it travels to who holds what these tags name; the newest if None."""
         number = self.state.published if version is None else version
-        return await self._execution.publication(number, self.state.published, layers, held)
+        down = self._weights_of(layers)
+        return await self._execution.publication(number, self.state.published, down, held)
+
+    async def task_model(
+        self, task: TaskId, layers: tuple[str, ...] | None, held: Collection[str] = ()
+    ) -> Publication:
+        """What a task begins with, as it travels: what it fetches, or some layers of the model.
+
+        Raises:
+            Gone: If its lease is over.
+            NotFound: If there is no such layer.
+        """
+        lease, exchange = held_lease(self.state, task), exchange_of(self.state, task)
+        down = exchange.down if layers is None else self._weights_of(layers)
+        newest, version = self.state.published, lease.base_version
+        if not task.sync:
+            return await self._execution.publication(version, newest, down, held)
+        begin = self._execution.arrays.begin(task.tier, task.round, newest)
+        whose = round_name(task.tier, task.round)
+        return await self._execution.publisher.publication(whose, version, begin, down)
 
     async def tier_model(self, number: int, layers: tuple[str, ...] | None) -> Publication:
         """A tier's own model as it travels."""
         tier_of(self.state, number)
         made = self._execution.arrays.tier_model(number)
-        return await self._execution.publisher.publication(f"tier{number}", made.version, made.model, layers)
+        begin, down = Begin(made.model, NO_SLOTS), self._weights_of(layers)
+        return await self._execution.publisher.publication(f"tier{number}", made.version, begin, down)
+
+    def _weights_of(self, layers: tuple[str, ...] | None) -> dict[Slot, tuple[str, ...]]:
+        manifest = self.spec.manifest
+        try:
+            tensors = manifest.tensors if layers is None else manifest.select(layers)
+        except ManifestError as error:
+            raise NotFound(str(error), "layers") from error
+        return {"weights": tuple(tensor.name for tensor in tensors)}
 
     async def stop(self, reason: str) -> bool:
         """End the federation for good; False if it is over already."""
@@ -255,10 +283,10 @@ class Coordinator:
         self._execution.waiting.wake_all()
 
     async def close(self) -> None:
-        """Finish what is in line, and end the coordinator's tasks."""
-        self.release()
+        """Finish what is in line, end the coordinator's tasks, and send everybody who waits away."""
         self._execution.alarm.set(None)
         await self._journal.close()
+        self.release()
 
     @property
     def elapsed_s(self) -> float:
@@ -277,7 +305,7 @@ class Coordinator:
 
     def _insist(self, decide: Decide) -> None:
         """Enter an event of the coordinator's own: nobody else would try it again."""
-        if not self._journal.failed:
+        if not self._journal.ended:
             done = self._journal.enter(Command(decide, insists=True))
             done.add_done_callback(lambda future: future.cancelled() or future.exception())
 

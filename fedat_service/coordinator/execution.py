@@ -1,22 +1,31 @@
 """What follows from a committed event: sums, versions, alarms, and clients woken up."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from fedat_service.clock import Clock
 from fedat_service.coordinator.arithmetic import Arithmetic
 from fedat_service.coordinator.journal import Decide, Decision
 from fedat_service.coordinator.offload import Offload
-from fedat_service.coordinator.publisher import Publication, Publisher
+from fedat_service.coordinator.publisher import Publication, Publisher, round_name
 from fedat_service.coordinator.waiting import Alarm, WaitingRoom
 from fedat_service.errors import NotFound
-from fedat_service.federation.effects import AddUpdate, DropRound, Effect, Finish, MakeVersion, WakeClients
-from fedat_service.federation.events import ModelUploaded, VersionEvaluated, VersionPublished
+from fedat_service.federation.effects import (
+    AddUpdate,
+    CloseSync,
+    DropRound,
+    Effect,
+    Finish,
+    MakeVersion,
+    WakeClients,
+)
+from fedat_service.federation.events import ModelUploaded, SyncClosed, VersionEvaluated, VersionPublished
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import State, next_deadline_s, since_start_s, versions_in_use
 from fedat_service.metrics import Timeline
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle
+from fedat_service.wire.settings import Slot
 
 
 class Execution:
@@ -77,37 +86,53 @@ class Execution:
         self.alarm.set(next_deadline_s(state))
 
     async def publication(
-        self, version: int, newest: int, layers: tuple[str, ...] | None, held: Collection[str]
+        self, version: int, newest: int, down: Mapping[Slot, tuple[str, ...]], held: Collection[str]
     ) -> Publication:
-        """Layers of a version as they travel to a client that holds what some entity tags name."""
-        arrays = self.arrays
-        model, step = arrays.version(version, newest), arrays.step(version)
-        whole = await self.publisher.publication("global", version, model, layers)
-        if step is None or whole.etag in held or not self.publisher.holds_base(whole, held):
+        """A version as it travels to a client that holds what some entity tags name.
+
+        Raises:
+            NotFound: If there is no such version yet.
+            Gone: If it is no longer kept.
+        """
+        begin, step = self.arrays.version(version, newest), self.arrays.step(version)
+        whole = await self.publisher.publication("global", version, begin, down)
+        if step is None or whole.etag in held:
             return whole
-        return await self.publisher.step(whole, step)
+        return await self.publisher.step(whole, version, down, step, held)
 
     async def _perform(self, effect: Effect, update: Bundle | None, state: State) -> None:
         match effect:
-            case AddUpdate(tier, weight) if update is not None:
-                await self._offload(partial(self.arrays.add, tier, update, weight))
-            case DropRound(tier):
-                self.arrays.drop(tier)
+            case AddUpdate() if update is not None:
+                await self._offload(partial(self.arrays.add, effect, update))
+            case DropRound():
+                self.arrays.drop(effect)
+                self.publisher.keep_only(round_name(effect.tier, effect.round), ())
+            case CloseSync():
+                await self._close_sync(effect)
             case MakeVersion():
                 await self._publish(effect, state)
             case WakeClients(clients):
                 self.waiting.wake(clients)
             case Finish():
-                self._finish()
+                self._finish(state)
 
-    def _finish(self) -> None:
+    def _finish(self, state: State) -> None:
         if self._arithmetic is not None:
             self._arithmetic.drop_all()
+            self._arithmetic.keep_only(versions_in_use(state))
         self.waiting.wake_all()
 
     async def _publish(self, made: MakeVersion, state: State) -> None:
-        model = await self._offload(partial(self.arrays.make_version, made))
-        event = VersionPublished(self._clock.now(), made.version, await self._offload(model.digest))
+        new = await self._offload(partial(self.arrays.make_version, made))
+        digest = await self._offload(new.model.digest)
+        event = VersionPublished(self._clock.now(), made.version, digest, made.tier, new.intervals)
         self.timeline.version(made, since_start_s(state, event.at_s))
-        self.publisher.keep_only(f"tier{made.tier}", ())
+        for whose in (f"tier{made.tier}", *(round_name(made.tier, index) for index in made.rounds)):
+            self.publisher.keep_only(whose, ())
         self._insist(lambda _: event)
+
+    async def _close_sync(self, closed: CloseSync) -> None:
+        digest = await self._offload(partial(self.arrays.close_sync, closed))
+        self.publisher.keep_only(round_name(closed.tier, closed.round), ())
+        event = SyncClosed(self._clock.now(), closed.tier, closed.round, closed.sync, digest)
+        self._insist(lambda state: None if state.status == "finished" else event)

@@ -1,6 +1,7 @@
 """Is this body an answer to this task? Checked whole before anything is counted."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -13,10 +14,20 @@ from fedat_service.federation.state import Lease, State
 from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
 from fedat_service.store.base import Body
-from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
-from fedat_service.wire.codecs import make_codec, make_update_codec
+from fedat_service.wire.bundle import (
+    Bundle,
+    Entry,
+    check_bundle,
+    decode_model,
+    head_of,
+    model_entries,
+    parse_bundle,
+)
+from fedat_service.wire.codecs import Codec, Float32, Int64, make_codec, make_update_codec
 from fedat_service.wire.differences import codecs_of
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
+from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.settings import Reference, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ def read_initial_model(body: Body, spec: Spec) -> Model:
     try:
         model = decode_model(bundle, spec.manifest)
         # What is accepted must be able to leave again.
-        model_entries(model, spec.manifest, spec.manifest.layers, make_codec(spec.method.codec))
+        model_entries(model, spec.manifest, spec.manifest.tensors, make_codec(spec.method.codec))
     except WireError as error:
         raise Unprocessable(str(error), error.field) from error
     largest = make_update_codec(spec.method.codec).largest
@@ -73,13 +84,15 @@ def _read(body: Body, spec: Spec) -> Bundle:
     return bundle
 
 
-def check_submission(submission: Submission, lease: Lease, returns: tuple[str, ...], spec: Spec) -> int:
+def check_submission(
+    submission: Submission, lease: Lease, up: Mapping[Slot, tuple[str, ...]], spec: Spec
+) -> int:
     """Check that a bundle answers a lease.
 
     Args:
         submission: The readable body.
         lease: The task it claims to answer.
-        returns: Layers the task asks for.
+        up: Tensors the task asks for, by slot.
         spec: The federation.
 
     Returns:
@@ -87,8 +100,8 @@ def check_submission(submission: Submission, lease: Lease, returns: tuple[str, .
 
     Raises:
         StaleBase: If it was trained from another version.
-        Unprocessable: If it is another federation's, lacks `num_examples`, or holds other layers, slots
-            or codecs than the task asks for.
+        Unprocessable: If it is another federation's, lacks `num_examples`, or holds other tensors, slots or
+            codecs than the task asks for.
     """
     bundle = submission.bundle
     if bundle.federation != spec.name:
@@ -102,21 +115,46 @@ def check_submission(submission: Submission, lease: Lease, returns: tuple[str, .
             "base_version",
             current_version=lease.base_version,
         )
-    sent = {entry.tensor.layer for entry in bundle.entries}
-    if missing_layers := [layer for layer in returns if layer not in sent]:
-        raise Unprocessable(f"layer {missing_layers[0]!r} is due and missing", missing_layers[0])
-    if undue := [entry.tensor.layer for entry in bundle.entries if entry.tensor.layer not in returns]:
-        raise Unprocessable(f"layer {undue[0]!r} is not due", undue[0])
-    for entry in bundle.entries:
-        values, differences = codecs_of(entry.tensor, spec.method.codec)
-        codec = values if entry.reference == "absolute" else differences
-        if entry.tensor.dtype == "float32" and entry.codec != codec:
-            came, taken = f"{entry.reference} {entry.codec}", f"absolute {values} or base {differences}"
-            raise Unprocessable(
-                f"tensor {entry.tensor.name!r} came as {came}, the federation takes {taken}",
-                entry.tensor.name,
-            )
+    _check_contents(bundle, up, spec)
     return bundle.num_examples
+
+
+def _check_contents(bundle: Bundle, up: Mapping[Slot, tuple[str, ...]], spec: Spec) -> None:
+    sent = {(entry.slot, entry.tensor.name) for entry in bundle.entries}
+    due = {(slot, name): None for slot, names in up.items() for name in names}
+    for slot, name in due:
+        if (slot, name) not in sent:
+            raise Unprocessable(f"{_what(slot, name)} is due and missing", name)
+    for entry in bundle.entries:
+        name = entry.tensor.name
+        if (entry.slot, name) not in due:
+            raise Unprocessable(f"{_what(entry.slot, name)} is not due", name)
+        taken = _ways(entry, spec)
+        if entry.tensor.dtype == "float32" and (entry.codec, entry.reference) not in taken:
+            came = _told(entry.codec, entry.reference)
+            wanted = " or ".join(_told(*way) for way in taken)
+            what = _what(entry.slot, name)
+            raise Unprocessable(f"{what} came as {came}, the federation takes {wanted}", name)
+
+
+def _ways(entry: Entry, spec: Spec) -> list[tuple[Codec | Qsgd, Reference]]:
+    """How the float tensor of an entry may travel."""
+    if entry.slot != "weights":
+        return [(Float32(), "absolute")]
+    values, differences = codecs_of(entry.tensor, spec.method.codec)
+    ways: list[tuple[Codec | Qsgd, Reference]] = [] if values is None else [(values, "absolute")]
+    return ways if differences is None else [*ways, (differences, "base")]
+
+
+def _what(slot: Slot, name: str) -> str:
+    return f"tensor {name!r}" if slot == "weights" else f"{slot} of tensor {name!r}"
+
+
+def _told(codec: Codec | Int64 | Qsgd, reference: Reference) -> str:
+    """A codec in words: `polyline, precision 4, layout plain, reference base`."""
+    name, *members = codec.fields().items()
+    words = [str(name[1]), *(f"{member} {value}" for member, value in members)]
+    return ", ".join(words if reference == "absolute" else [*words, f"reference {reference}"])
 
 
 def evaluation_of(message: Evaluation, task: TaskId, at_s: float) -> ClientEvaluated:

@@ -93,18 +93,23 @@ class Journal:
         self._task.add_done_callback(self._ended)
 
     @property
-    def failed(self) -> bool:
-        """Whether a defect ended it: nothing can change any more in this process."""
+    def ended(self) -> bool:
+        """Whether it is closed, or failed: nothing can change any more."""
         return self._task.done()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a defect ended it."""
+        return self._task.done() and not self._task.cancelled()
 
     def enter(self, command: Command) -> asyncio.Future[bool]:
         """Put a command in line; its future says whether it changed anything.
 
         Raises:
-            NotNow: If a defect ended the journal.
+            NotNow: If the journal has ended.
         """
-        if self.failed:
-            raise _broken()
+        if self.ended:
+            raise self._refusal()
         self._line.append(command)
         self._arrived.set()
         return command.done
@@ -169,7 +174,12 @@ class Journal:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("defect", federation=self._federation, exc_info=error)
         for command in self._line:
-            _fail(command, _broken())
+            _fail(command, self._refusal())
+
+    def _refusal(self) -> NotNow:
+        if self.failed:
+            return NotNow("the federation has met a defect and stands still until the service restarts", 60)
+        return NotNow("the federation is being closed", retry_after_s=1)
 
 
 def _answer(decision: Decision) -> None:
@@ -185,7 +195,3 @@ def _answer(decision: Decision) -> None:
 def _fail(command: Command, error: Exception) -> None:
     if not command.done.done():
         command.done.set_exception(error)
-
-
-def _broken() -> NotNow:
-    return NotNow("the federation has met a defect and stands still until the service restarts", 60)

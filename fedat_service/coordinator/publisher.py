@@ -3,16 +3,21 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
+from fedat_service.coordinator.begin import Begin
 from fedat_service.coordinator.offload import Offload
-from fedat_service.errors import ManifestError, NotFound, WireError
+from fedat_service.errors import WireError
 from fedat_service.federation.spec import Spec
+from fedat_service.methods.solvers import learning
 from fedat_service.params import Model
-from fedat_service.wire.bundle import Bundle, Entry, encode_bundle, model_entries
-from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.bundle import Bundle, Entry, encode_bundle, head_of, model_entries
+from fedat_service.wire.codecs import Float32, make_codec
+from fedat_service.wire.settings import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +32,24 @@ class Publication:
     etag: str
 
 
+_NO_INTEGERS = np.empty(0, np.int64)
 _CAPACITY = 64
 """Encodings kept at most: what is not in use any more goes sooner."""
 
 _TAGS = 1024
 """Entity tags remembered at most: by them clients prove what they hold."""
 
-_Key = tuple[str, int, tuple[str, ...]]
-"""Whose model, its version, and the layers."""
+_Key = tuple[str, int, tuple[tuple[Slot, tuple[str, ...]], ...]]
+"""Whose values, of which version, and which tensors."""
+
+
+def round_name(tier: int, index: int) -> str:
+    """Whose values those are that the further exchanges of a round begin with."""
+    return f"tier{tier}-round{index}"
 
 
 class Publisher:
-    """Encodes each (model, version, layers) once and keeps it while its version is in use."""
+    """Encodes each (values, version, tensors) once and keeps it while its version is in use."""
 
     def __init__(self, spec: Spec, offload: Offload) -> None:
         self._spec = spec
@@ -49,23 +60,22 @@ class Publisher:
         self._steps: dict[_Key, Publication] = {}
 
     async def publication(
-        self, whose: str, version: int, model: Model, layers: tuple[str, ...] | None
+        self, whose: str, version: int, begin: Begin, down: Mapping[Slot, tuple[str, ...]]
     ) -> Publication:
-        """The encoded layers of a model; all layers if None.
+        """Some encoded tensors of a model and of what the solver sends beside it.
 
         Args:
-            whose: `global`, or a tier's number: versions of different models are told apart by it.
-            version: The model's version.
-            model: Its values.
-            layers: Layers that travel.
+            whose: `global`, or a tier's or a round's name: versions of different values are told apart by it.
+            version: The version they are, or come from.
+            begin: All values.
+            down: Tensors that travel, by slot, in manifest order.
 
         Raises:
-            NotFound: If a layer is unknown.
             WireError: If the codec cannot carry a value.
         """
-        key = (whose, version, self._in_order(layers))
+        key = (whose, version, tuple(down.items()))
         if key not in self._made:
-            self._made[key] = asyncio.ensure_future(self._offload(partial(self._encode, *key, model)))
+            self._made[key] = asyncio.ensure_future(self._offload(partial(self._encode, *key, begin)))
             if len(self._made) > _CAPACITY:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
@@ -80,50 +90,53 @@ class Publisher:
             self._tags.popitem(last=False)
         return found
 
-    async def step(self, whole: Publication, entries: tuple[Entry, ...]) -> Publication:
-        """A version of the global model as its differences to the one before, for those who hold that.
+    async def step(
+        self,
+        whole: Publication,
+        version: int,
+        down: Mapping[Slot, tuple[str, ...]],
+        entries: tuple[Entry, ...],
+        held: Collection[str],
+    ) -> Publication:
+        """A version as its differences to the one before, for a client that holds the same tensors of that.
 
         Args:
-            whole: The same version and layers as a whole.
-            entries: The differences of all layers.
+            whole: The version as a whole.
+            version: Its number.
+            down: Tensors that travel.
+            entries: The differences of all tensors.
+            held: Entity tags of what the client holds.
 
         Returns:
-            The version as a whole, if none of its layers differs that way.
+            `whole`, if the client does not hold them, or none of them differs that way.
         """
-        version, layers = whole.bundle.version or 0, self._layers_of(whole)
-        chosen = tuple(entry for entry in entries if entry.tensor.layer in layers)
-        if all(entry.reference == "absolute" for entry in chosen):
+        key, before = ("global", version, tuple(down.items())), ("global", version - 1, tuple(down.items()))
+        chosen = tuple(entry for entry in entries if entry.tensor.name in down.get("weights", ()))
+        if len(chosen) < len(whole.bundle.entries) or all(one.reference == "absolute" for one in chosen):
             return whole
-        key = ("global", version, layers)
+        if self._tags.get(before) not in held:
+            return whole
         if key not in self._steps:
             bundle = Bundle(self._spec.name, chosen, version=version, base_version=version - 1)
             body = await self._offload(partial(encode_bundle, bundle))
             self._steps[key] = Publication(bundle, body, whole.etag)
         return self._steps[key]
 
-    def holds_base(self, whole: Publication, tags: Collection[str]) -> bool:
-        """Whether one of the tags names the same layers of the version before."""
-        key = ("global", (whole.bundle.version or 0) - 1, self._layers_of(whole))
-        return self._tags.get(key, "") in tags
-
-    def _layers_of(self, whole: Publication) -> tuple[str, ...]:
-        return self._in_order(tuple(entry.tensor.layer for entry in whole.bundle.entries))
-
-    def _in_order(self, layers: tuple[str, ...] | None) -> tuple[str, ...]:
-        """The layers once each, in manifest order: one encoding, however they are asked for."""
-        if layers is None:
-            return self._spec.manifest.layers
-        try:
-            self._spec.manifest.select(layers)
-        except ManifestError as error:
-            raise NotFound(str(error), "layers") from error
-        return tuple(layer for layer in self._spec.manifest.layers if layer in layers)
-
-    def _encode(self, whose: str, version: int, layers: tuple[str, ...], model: Model) -> Publication:
-        entries = model_entries(model, self._spec.manifest, layers, self._codec)
+    def _encode(
+        self, whose: str, version: int, down: tuple[tuple[Slot, tuple[str, ...]], ...], begin: Begin
+    ) -> Publication:
+        entries: tuple[Entry, ...] = ()
+        whole = self._spec.manifest
+        for slot, names in down:
+            if slot == "weights":
+                entries += model_entries(begin.model, whole, whole.named(names), self._codec)
+            else:
+                values, part = Model(begin.slots.values[slot], _NO_INTEGERS), learning(whole)
+                entries += model_entries(values, part, part.named(names), Float32(), slot)
         bundle = Bundle(federation=self._spec.name, version=version, entries=entries)
         body = encode_bundle(bundle)
-        tag = hashlib.blake2b(body, digest_size=9).hexdigest()
+        # The head holds size and checksum of every payload: a thousandth of the bytes, and as telling.
+        tag = hashlib.blake2b(head_of(body), digest_size=9).hexdigest()
         return Publication(bundle, body, f'"{whose}-{version}-{tag}"')
 
     def keep_only(self, whose: str, versions: Iterable[int]) -> None:

@@ -51,14 +51,17 @@ class Registry:
             known = self._definitions.get(message.name)
             if known is None:
                 return await self._make(message), True
+            found = self.find(message.name)
             if known != message:
-                raise Conflict(f"federation {message.name!r} exists with another definition", "name")
-            return self.find(message.name), False
+                freed = "; it is finished, and forgetting it frees its name" if found.state.over else ""
+                raise Conflict(f"federation {message.name!r} exists with another definition{freed}", "name")
+            return found, False
 
     async def _make(self, message: CreateFederation) -> Coordinator:
         if self.stopping:
             raise NotNow("the service is going down", retry_after_s=5)
         spec = Spec.of(message)
+        await self._forget_oldest()
         self._check_limits(spec)
         draw = partial(initial_model, spec.manifest, spec.seed)
         initial = None if spec.uploads_model else await self._offload(draw)
@@ -75,16 +78,46 @@ class Registry:
         limits, size = self._limits, spec.manifest.num_floats + spec.manifest.num_integers
         if size > limits.max_parameters:
             raise TooLarge(f"the model has {size} elements", "manifest", limit=limits.max_parameters)
-        if len(self._coordinators) >= limits.max_federations:
+        if sum(not other.state.over for other in self._coordinators.values()) >= limits.max_federations:
             limit = limits.max_federations
-            raise Conflict(f"there are {limit} federations already", limit=limit)
-        held_bytes = sum(_memory_bytes(other.spec) for other in self._coordinators.values())
+            raise Conflict(f"there are {limit} federations at work already", limit=limit)
+        held_bytes = sum(
+            _memory_bytes(other.spec, over=other.state.over) for other in self._coordinators.values()
+        )
         if held_bytes + _memory_bytes(spec) > limits.max_memory_bytes:
             raise TooLarge(
-                f"{_memory_bytes(spec)} bytes of arrays more than the {held_bytes} in use",
+                f"{_memory_bytes(spec)} bytes of arrays more than the {held_bytes} in use; "
+                "forgetting a federation frees its own",
                 "tiering.num_tiers",
                 limit=limits.max_memory_bytes,
             )
+
+    async def forget(self, name: str) -> Coordinator:
+        """End a federation, if it is not over, and let go of all but its log: its name is free again.
+
+        Raises:
+            NotFound: If there is none by that name.
+            NotNow: If its end cannot be written down.
+        """
+        async with self._creating:
+            coordinator = self.find(name)
+            await self._let_go(coordinator)
+            return coordinator
+
+    async def _forget_oldest(self) -> None:
+        """Leave no more finished federations than there may be."""
+        finished = [one for one in self._coordinators.values() if one.state.over]
+        finished.sort(key=lambda one: one.state.now_s)
+        for one in finished[: -self._limits.max_finished]:
+            await self._let_go(one)
+
+    async def _let_go(self, coordinator: Coordinator) -> None:
+        name = coordinator.spec.name
+        if not coordinator.failed:
+            await coordinator.stop("deleted by an operator")
+        await coordinator.close()
+        await self._store.forget(name)
+        del self._definitions[name], self._coordinators[name]
 
     def find(self, name: str) -> Coordinator:
         """Look a federation up.
@@ -119,10 +152,14 @@ class Registry:
         await self._store.close()
 
 
-def _memory_bytes(spec: Spec) -> int:
+def _memory_bytes(spec: Spec, *, over: bool = False) -> int:
     """Arrays of a federation at their largest: float32 models and float64 sums of all tiers, and two more.
 
-    Where every client is a round of its own, each may have started from another version.
+    Where every client is a round of its own, each may have started from another version. One that is over
+    has no sums, and nobody at work.
     """
+    size = spec.manifest.num_floats + spec.manifest.num_integers
+    if over:
+        return 4 * (spec.num_tiers + 2) * size
     bases = spec.rounds_at_once + spec.rule.buffer_size if spec.rule.solo else 0
-    return (12 * (spec.num_tiers + 2) + 4 * bases) * (spec.manifest.num_floats + spec.manifest.num_integers)
+    return (12 * (spec.num_tiers + 2) + 4 * bases) * size

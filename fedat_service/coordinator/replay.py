@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from fedat_service.coordinator.arithmetic import Arithmetic
 from fedat_service.coordinator.intake import read_initial_model
-from fedat_service.errors import LogDamaged, RequestError, WireError
-from fedat_service.federation.effects import AddUpdate, DropRound, MakeVersion
+from fedat_service.errors import FedATError, LogDamaged, WireError
+from fedat_service.federation.effects import AddUpdate, CloseSync, DropRound, MakeVersion
 from fedat_service.federation.events import ModelUploaded, VersionPublished
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import State, initial_state, versions_in_use
@@ -18,6 +18,7 @@ from fedat_service.params import initial_model
 from fedat_service.store.base import Record
 from fedat_service.store.jsonl import Created, read_log
 from fedat_service.wire.bundle import parse_bundle
+from fedat_service.wire.complaints import complaint, first_of, place_of
 from fedat_service.wire.messages import CreateFederation
 
 
@@ -52,15 +53,24 @@ def replay(log: Path, *, verify: bool) -> Iterator[Replayed]:
             if isinstance(entry, Created):
                 if player is not None:
                     yield player.replayed
-                player = _Player(Spec.of(CreateFederation.model_validate(entry.definition)), verify)
+                player = _Player(_spec(entry.definition), verify)
             elif player is None:
-                raise LogDamaged(f"{log} does not begin with the definition of a federation")
+                raise WireError("a log begins with the definition of a federation", "kind")
             else:
                 player.play(entry)
-        except (RequestError, WireError, ValidationError) as error:
+        except FedATError as error:
             raise LogDamaged(f"{log}, line {number}: {error}") from error
-    if player is not None:
-        yield player.replayed
+    if player is None:
+        raise LogDamaged(f"{log} holds nothing: no federation, no event")
+    yield player.replayed
+
+
+def _spec(definition: object) -> Spec:
+    try:
+        return Spec.of(CreateFederation.model_validate(definition))
+    except ValidationError as error:
+        first = first_of(error)
+        raise WireError(complaint(first, "definition"), place_of(first)) from error
 
 
 class _Player:
@@ -70,8 +80,8 @@ class _Player:
         self.replayed = Replayed(initial_state(spec))
         self._spec = spec
         self._verify = verify
-        drawn = None if spec.uploads_model else initial_model(spec.manifest, spec.seed)
-        self._arithmetic = None if drawn is None else Arithmetic(spec, drawn)
+        draws = verify and not spec.uploads_model
+        self._arithmetic = Arithmetic(spec, initial_model(spec.manifest, spec.seed)) if draws else None
         self._digests: dict[int, str] = {}
 
     def play(self, record: Record) -> None:
@@ -92,19 +102,21 @@ class _Player:
         if self._arithmetic is None:
             return
         match effect:
-            case AddUpdate(tier, weight):
-                update = parse_bundle(_body(record), self._spec.manifest)
-                self._arithmetic.add(tier, update, weight)
-            case DropRound(tier):
-                self._arithmetic.drop(tier)
+            case AddUpdate():
+                self._arithmetic.add(effect, parse_bundle(_body(record), self._spec.manifest))
+            case DropRound():
+                self._arithmetic.drop(effect)
+            case CloseSync():
+                self._arithmetic.close_sync(effect)
             case MakeVersion():
-                self._digests[effect.version] = self._arithmetic.make_version(effect).digest()
+                self._digests[effect.version] = self._arithmetic.make_version(effect).model.digest()
 
 
 def _body(record: Record) -> memoryview:
     if record.body is None:
-        raise LogDamaged(
-            "the log has no bodies beside it: versions can be verified where the updates were kept "
-            "(--keep-updates)"
+        raise WireError(
+            "no body of this event stands beside the log: versions can be verified where updates were kept "
+            "(--keep-updates)",
+            "body_at",
         )
     return memoryview(record.body)

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from fedat_service.coordinator.coordinator import Coordinator
-from fedat_service.federation.state import Client, Lease, Round, State, Tier
+from fedat_service.federation.state import Client, Lease, Round, State, Tier, exchange_of
 from fedat_service.wire.messages import ManifestMessage, Task
 from fedat_service.wire.views import ClientView, FederationView, MetricsView, RoundView, TiersView, TierView
 
@@ -98,6 +98,7 @@ def _status(state: State, client: Client) -> Literal["waiting", "profiling", "ti
 def task_view(coordinator: Coordinator, lease: Lease) -> Task:
     """A lease as the client's task."""
     spec, task = coordinator.spec, lease.task
+    exchange = exchange_of(coordinator.state, task)
     seeds = np.random.SeedSequence((spec.seed, _TASK_STREAM, task.tier, task.round, *task.client.encode()))
     return Task(
         task=str(task),
@@ -107,9 +108,11 @@ def task_view(coordinator: Coordinator, lease: Lease) -> Task:
         tier=task.tier,
         round=task.round,
         sync=task.sync,
+        last=exchange.last,
         base_version=lease.base_version,
-        fetch_layers=spec.manifest.layers,
-        return_layers=coordinator.returns(task),
+        blocks=exchange.blocks,
+        down=dict(exchange.down),
+        up=dict(exchange.up),
         solver=spec.method.solver,
         codec=spec.method.codec,
         seed=int(seeds.generate_state(1, np.uint64)[0] >> 1),

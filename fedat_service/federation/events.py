@@ -1,17 +1,32 @@
 """What can happen to a federation. The log holds these, in order; everything else is derived from them."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fedat_service.errors import WireError
+from fedat_service.wire.complaints import complaint, first_of, place_of
+from fedat_service.wire.messages import NumExamples, Version
+from fedat_service.wire.settings import Float, Int, Name
+
+Share = Annotated[Float, Field(ge=0, le=1)]
+Amount = Annotated[Float, Field(ge=0)]
+Count = Annotated[Int, Field(ge=0, lt=2**53)]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened at `at_s`, in seconds of the federation's clock."""
+    """Something that happened at `at_s`, in seconds of the federation's clock.
+
+    The types of its fields are what a log may hold; an event that is made here is not checked again.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     kind: ClassVar[str] = "event"
-    at_s: float
+    at_s: Float
 
     def tells_the_same_as(self, other: "Event") -> bool:
         """Whether two events differ in nothing but their time."""
@@ -31,8 +46,8 @@ class ClientRegistered(Event):
     """A client said what it is; the same name again is the same client."""
 
     kind: ClassVar[str] = "client_registered"
-    client: str
-    num_examples: int
+    client: Name
+    num_examples: NumExamples
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +64,7 @@ class UpdateAccepted(Event):
 
     kind: ClassVar[str] = "update_accepted"
     task: str
-    num_examples: int
+    num_examples: NumExamples
     digest: str
 
 
@@ -69,12 +84,28 @@ class DeadlinePassed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SyncClosed(Event):
+    """What the next exchange of a round begins with was computed; `digest` is that of its values."""
+
+    kind: ClassVar[str] = "sync_closed"
+    tier: int
+    round: int
+    sync: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class VersionPublished(Event):
-    """The model of a version was computed; replay compares `digest`."""
+    """The model of a version was computed; replay compares `digest`.
+
+    If the uploads changed how often the tensors of its tier travel, `intervals` are what they are now.
+    """
 
     kind: ClassVar[str] = "version_published"
-    version: int
+    version: Version
     digest: str
+    tier: int = 0
+    intervals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +114,9 @@ class ClientEvaluated(Event):
 
     kind: ClassVar[str] = "client_evaluated"
     task: str
-    num_examples: int
-    correct: int
-    loss: float
+    num_examples: NumExamples
+    correct: Count
+    loss: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +128,13 @@ class VersionEvaluated(Event):
     """
 
     kind: ClassVar[str] = "version_evaluated"
-    version: int
-    num_clients: int
-    num_examples: int
-    accuracy: float
-    loss: float
-    client_accuracy_variance: float
-    tier_accuracies: tuple[float | None, ...] = ()
+    version: Version
+    num_clients: Count
+    num_examples: Count
+    accuracy: Share
+    loss: Amount
+    client_accuracy_variance: Amount
+    tier_accuracies: tuple[Share | None, ...] = ()
 
     def tells_the_same_as(self, other: Event) -> bool:
         """Whether two evaluations differ in nothing but their time, and who was in which tier then."""
@@ -129,12 +160,16 @@ _KINDS: dict[str, type[Event]] = {
         UpdateAccepted,
         ClientReturned,
         DeadlinePassed,
+        SyncClosed,
         VersionPublished,
         ClientEvaluated,
         VersionEvaluated,
         Stopped,
     )
 }
+
+
+_READERS: Mapping[str, TypeAdapter[Event]] = {name: TypeAdapter(kind) for name, kind in _KINDS.items()}
 
 
 def to_record(event: Event) -> dict[str, Any]:
@@ -148,14 +183,13 @@ def from_record(record: dict[str, Any]) -> Event:
     Raises:
         WireError: If the kind is unknown or its fields do not fit.
     """
-    # JSON has no tuples.
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in record.items()
-    }
+    fields = dict(record)
     kind = fields.pop("kind", None)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise WireError(f"unknown event kind {kind!r}", "kind")
     try:
-        return _KINDS[kind](**fields)
-    except TypeError as error:
-        raise WireError(f"event {kind}: {error}", "kind") from error
+        event: Event = _READERS[kind].validate_python(fields)
+    except ValidationError as error:
+        first = first_of(error)
+        raise WireError(f"event {kind}: {complaint(first)}", place_of(first)) from error
+    return event

@@ -1,13 +1,16 @@
 """Rounds inside a tier: a cohort is drawn and reports; the round closes, or is abandoned and redone."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fedat_service.errors import Conflict
 from fedat_service.federation.drawing import credits_left, draw_cohort, look_again, tiers_with_room
-from fedat_service.federation.effects import DropRound, Effect, Finish, MakeVersion, WakeClients
+from fedat_service.federation.effects import CloseSync, DropRound, Effect, Finish, MakeVersion, WakeClients
 from fedat_service.federation.ordered import Ordered
-from fedat_service.federation.state import Lease, Round, State, Tier, with_client, with_tier
+from fedat_service.federation.state import Lease, Round, State, Tier, next_round, with_client, with_tier
 from fedat_service.federation.tasks import TaskId
+from fedat_service.schedules.cycle import Cycle
 
 Step = tuple[State, tuple[Effect, ...]]
 
@@ -41,15 +44,51 @@ def _open_round(state: State, tier: Tier) -> Step:
     cohort = draw_cohort(state, tier)
     index = tier.rounds_opened + 1
     deadline_s = state.now_s + state.spec.rounds.deadline_s
-    clients = state.clients.mutate()
-    for name in cohort:
-        lease = Lease(TaskId(tier.number, index, 0, name), state.version, deadline_s)
-        clients[name] = replace(clients[name], lease=lease)
-    rounds = (*tier.rounds, Round(index, state.version, cohort, deadline_s))
-    opened = replace(tier, rounds_opened=index, rounds=rounds, idle=tier.idle.without(cohort))
-    state = with_tier(replace(state, clients=clients.finish()), opened)
+    plan = state.spec.plan_of(tier.cycle, index)
+    fresh = Round(index, state.version, cohort, deadline_s, plan)
+    opened = replace(tier, rounds_opened=index, rounds=(*tier.rounds, fresh), idle=tier.idle.without(cohort))
+    state = _lease(with_tier(state, opened), tier.number, fresh)
     # A cohort that starts from a version still being computed is woken when that is published.
     return state, (WakeClients(cohort),) if state.version == state.published else ()
+
+
+def _lease(state: State, number: int, current: Round) -> State:
+    """Give each of a round's cohort the task of the exchange that it is at."""
+    clients = state.clients.mutate()
+    for name in current.cohort:
+        task = TaskId(number, current.index, current.sync, name)
+        clients[name] = replace(clients[name], lease=Lease(task, current.base_version, current.deadline_s))
+    return replace(state, clients=clients.finish())
+
+
+def next_exchange(state: State, number: int, index: int) -> Step:
+    """Go on with a round: what its cohort begins the next exchange with is there."""
+    tier = state.tiers[number - 1]
+    current = tier.find(index)
+    if current is None or not current.closing:
+        raise Conflict(f"round {index} of tier {number} does not wait for anything", "round")
+    current = replace(
+        current,
+        sync=current.sync + 1,
+        closing=False,
+        cohort=current.reported,
+        reported=(),
+        num_examples=0,
+        deadline_s=state.now_s + state.spec.rounds.deadline_s,
+    )
+    state = _lease(with_tier(state, tier.with_round(current)), number, current)
+    return state, (WakeClients(current.cohort),)
+
+
+def plan_again(state: State, number: int, version: int, cycle: Cycle) -> State:
+    """Have a tier's rounds follow another cycle, from those that begin with `version` on."""
+    tier = state.tiers[number - 1]
+    plan = state.spec.plan_of
+    rounds = tuple(
+        replace(one, plan=plan(cycle, one.index)) if one.base_version >= version else one
+        for one in tier.rounds
+    )
+    return with_tier(state, replace(tier, cycle=cycle, rounds=rounds))
 
 
 def report(state: State, task: TaskId, num_examples: int) -> Step:
@@ -61,23 +100,35 @@ def report(state: State, task: TaskId, num_examples: int) -> Step:
     reported = (*current.reported, task.client)
     noted = replace(current, reported=reported, num_examples=current.num_examples + num_examples)
     state = with_tier(state, tier.with_round(noted))
-    return _close_round(state, tier.number, noted) if len(reported) == len(noted.cohort) else (state, ())
+    return _close(state, tier.number, noted) if len(reported) == len(noted.cohort) else (state, ())
 
 
 def expire_rounds(state: State, number: int) -> Step:
     """At a deadline: the missing are given up; with a quorum a round closes, else it is abandoned."""
     effects = _NO_EFFECTS
-    while (open_ones := state.tiers[number - 1].rounds) and open_ones[0].deadline_s <= state.now_s:
-        current = open_ones[0]
+    while (tier := state.tiers[number - 1]).rounds and (
+        current := next_round(state, tier)
+    ).deadline_s <= state.now_s:
         missing = sorted(set(current.cohort).difference(current.reported))
         state = lose_clients(state, missing, f"missed the deadline of round {current.index} of tier {number}")
         if len(current.reported) >= state.spec.rounds.quorum * len(current.cohort):
-            state, more = _close_round(state, number, current)
+            state, more = _close(state, number, current)
         else:
             state = _end_round(state, number, current)
-            more = (DropRound(number),) if current.reported else ()
+            more = (DropRound(number, current.index),) if current.reported or current.sync else ()
         effects += more
     return state, effects
+
+
+def _close(state: State, number: int, current: Round) -> Step:
+    """An exchange is over: the round is, or its cohort goes on with the means."""
+    if current.is_last:
+        return _close_round(state, number, current)
+    closing = replace(current, closing=True, cohort=current.reported, deadline_s=math.inf)
+    state = with_tier(state, state.tiers[number - 1].with_round(closing))
+    num_updates, num_clients = len(current.reported), len(state.clients)
+    closed = CloseSync(number, current.index, current.sync, current.base_version, num_updates, num_clients)
+    return state, (closed,)
 
 
 def _close_round(state: State, number: int, current: Round) -> Step:
@@ -116,6 +167,9 @@ def _make_version(state: State, tier: Tier, closed: tuple[Round, ...]) -> Step:
         update_counts=state.update_counts,
         num_updates=sum(len(one.reported) for one in closed),
         num_examples=sum(one.num_examples for one in closed),
+        num_clients=len(state.clients),
+        rounds=tuple(one.index for one in closed),
+        cycle=tier.cycle,
         blend=blend,
     )
     left = credits_left(state)

@@ -8,11 +8,13 @@ from typing import Literal
 from immutables import Map
 
 from fedat_service.aggregation.mixing import tier_weights
-from fedat_service.errors import NotFound
+from fedat_service.errors import Gone, NotFound
 from fedat_service.federation.events import ClientEvaluated, VersionEvaluated
 from fedat_service.federation.ordered import Ordered
-from fedat_service.federation.spec import Spec
+from fedat_service.federation.spec import Plan, Spec
 from fedat_service.federation.tasks import TaskId
+from fedat_service.methods.solvers import Exchange
+from fedat_service.schedules.cycle import Cycle
 
 Status = Literal["awaiting-model", "waiting", "profiling", "training", "finished"]
 
@@ -51,29 +53,48 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A synchronous round inside a tier: a fixed cohort, trained from `base_version`."""
+    """A synchronous round inside a tier: a fixed cohort, trained from `base_version`.
+
+    It is at exchange `sync` of its `plan`, which `reported` have answered; `closing` while the values that
+    the next one begins with are computed.
+    """
 
     index: int
     base_version: int
     cohort: tuple[str, ...]
     deadline_s: float
+    plan: Plan
+    sync: int = 0
+    closing: bool = False
     reported: tuple[str, ...] = ()
     num_examples: int = 0
 
+    @property
+    def exchange(self) -> Exchange:
+        """What its cohort does now."""
+        return self.plan[self.sync]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it ends with the exchange it is at."""
+        return self.exchange.last
+
 
 _index = attrgetter("index")
+_deadline_s = attrgetter("deadline_s")
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One tier: who is idle in it, its counter `T_m`, and its rounds.
+    """One tier: who is idle in it, its counter `T_m`, its cycle of syncs, and its rounds.
 
     `idle` are the live members that no round holds, `rounds` the open ones in the order they were opened, so
-    that no deadline and no base version comes before an earlier one's. `closed` are rounds whose mean does
+    that no base version comes before an earlier one's. `closed` are rounds whose mean does
     not make a version yet. Of its members' own evaluations, `correct` of `tested` examples were right.
     """
 
     number: int
+    cycle: Cycle
     idle: Ordered[str] = field(default_factory=Ordered)
     update_count: int = 0
     rounds_opened: int = 0
@@ -146,8 +167,8 @@ class State:
     def weights(self) -> tuple[float, ...]:
         """Share of each tier in the next global model."""
         absent = self._not_drawn if self.spec.rule.drawn else self.parked
-        cold_start = self.spec.method.participation.cold_start
-        return tuple(tier_weights(self.update_counts, cold_start, absent).tolist())
+        rule = self.spec.method.participation
+        return tuple(tier_weights(self.update_counts, rule.cold_start, absent, rule.mixing).tolist())
 
     @property
     def _not_drawn(self) -> tuple[bool, ...]:
@@ -172,7 +193,7 @@ def initial_state(spec: Spec) -> State:
     return State(
         spec=spec,
         status="awaiting-model" if spec.uploads_model else "waiting",
-        tiers=tuple(Tier(m + 1) for m in range(spec.num_tiers)),
+        tiers=tuple(Tier(m + 1, spec.first_cycle) for m in range(spec.num_tiers)),
     )
 
 
@@ -205,16 +226,36 @@ def ready_lease(state: State, name: str) -> Lease | None:
     return lease if lease is not None and lease.base_version <= state.published else None
 
 
+def exchange_of(state: State, task: TaskId) -> Exchange:
+    """What a task's client fetches, does and sends.
+
+    Raises:
+        Gone: If its round is over.
+    """
+    if task.is_profile:
+        return state.spec.profile
+    current = tier_of(state, task.tier).find(task.round)
+    if current is None or task.sync >= len(current.plan):
+        raise Gone(f"task {task} is over: ask for a new one", "task", current_version=state.published)
+    return current.plan[task.sync]
+
+
 def next_deadline_s(state: State) -> float | None:
     """When `DeadlinePassed` is due next; None if nothing waits."""
     if state.status == "finished":
         return None
-    dues = [tier.rounds[0].deadline_s for tier in state.tiers if tier.rounds]
+    dues = [next_round(state, tier).deadline_s for tier in state.tiers if tier.rounds]
     if state.profiling.first is not None:
         dues.append(state.profiling.first[0])
     if state.started_at_s is not None and state.spec.stop.max_time_s is not None:
         dues.append(state.started_at_s + state.spec.stop.max_time_s)
     return min(dues, default=None)
+
+
+def next_round(state: State, tier: Tier) -> Round:
+    """The open round whose deadline is next; the tier must have one."""
+    # Every sync begins a new wait; without them rounds end in the order they were opened.
+    return min(tier.rounds, key=_deadline_s) if state.spec.has_syncs else tier.rounds[0]
 
 
 def is_busy(state: State, client: Client) -> bool:
@@ -224,7 +265,8 @@ def is_busy(state: State, client: Client) -> bool:
     done = client.done
     if done is None or done.is_profile:
         return False
-    return state.tiers[done.tier - 1].find(done.round) is not None
+    held = state.tiers[done.tier - 1].find(done.round)
+    return held is not None and client.name in held.cohort
 
 
 def since_start_s(state: State, at_s: float) -> float:

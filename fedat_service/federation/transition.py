@@ -18,6 +18,7 @@ from fedat_service.federation.events import (
     Event,
     ModelUploaded,
     Stopped,
+    SyncClosed,
     TaskDelivered,
     UpdateAccepted,
     VersionEvaluated,
@@ -33,9 +34,18 @@ from fedat_service.federation.membership import (
     start_if_ready,
     tell,
 )
-from fedat_service.federation.rounds import Step, expire_rounds, finish, open_rounds, report
+from fedat_service.federation.rounds import (
+    Step,
+    expire_rounds,
+    finish,
+    next_exchange,
+    open_rounds,
+    plan_again,
+    report,
+)
 from fedat_service.federation.state import Lease, State, client_of, tier_of, with_client
 from fedat_service.federation.tasks import TaskId
+from fedat_service.schedules.cycle import Cycle
 from fedat_service.tiering import smoothed_latency
 
 
@@ -127,8 +137,10 @@ def _on_update(state: State, event: UpdateAccepted) -> Step:
     if task.is_profile:
         return profiled(state, lease, latency_s)
     weight = state.spec.rule.weight(event.num_examples, state.version - lease.base_version)
+    current = state.tiers[task.tier - 1].find(task.round)
+    added = AddUpdate(task.tier, weight, task.round, is_last=current is None or current.is_last)
     state, effects = _after_report(state, task, event.num_examples)
-    return state, (AddUpdate(task.tier, weight), *effects)
+    return state, (added, *effects)
 
 
 def _after_report(state: State, task: TaskId, num_examples: int) -> Step:
@@ -168,7 +180,17 @@ def _on_published(state: State, event: VersionPublished) -> Step:
         for one in takewhile(lambda one: one.base_version >= event.version, reversed(tier.rounds))
         if one.base_version == event.version
     ]
+    if event.intervals:
+        cycle = tier_of(state, event.tier).cycle
+        if len(event.intervals) != len(cycle.intervals):
+            raise Conflict(f"{len(cycle.intervals)} tensors travel, not {len(event.intervals)}", "intervals")
+        changed = Cycle(cycle.length, dict(zip(cycle.intervals, event.intervals, strict=True)))
+        state = plan_again(state, event.tier, event.version, changed)
     return replace(state, published=event.version), tuple(WakeClients(cohort) for cohort in waiting)
+
+
+def _on_sync_closed(state: State, event: SyncClosed) -> Step:
+    return next_exchange(state, event.tier, event.round)
 
 
 def _on_client_evaluated(state: State, event: ClientEvaluated) -> Step:
@@ -189,6 +211,11 @@ def _on_version_evaluated(state: State, event: VersionEvaluated) -> Step:
         raise NotFound(f"no version {event.version}; the newest is {state.published}", "version")
     if event.version in state.evaluated:
         raise Conflict(f"version {event.version} was evaluated with other numbers", "version")
+    if len(event.tier_accuracies) not in (0, len(state.tiers)):
+        raise Unprocessable(
+            f"{len(state.tiers)} tiers have as many accuracies, got {len(event.tier_accuracies)}",
+            "tier_accuracies",
+        )
     newest = event if state.observed is None or event.version > state.observed.version else state.observed
     state = replace(state, evaluated=state.evaluated.set(event.version, event), observed=newest)
     target = state.spec.stop.target_accuracy
@@ -208,6 +235,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any], Step]] = {
     UpdateAccepted: _on_update,
     ClientReturned: _on_returned,
     DeadlinePassed: _on_deadline,
+    SyncClosed: _on_sync_closed,
     VersionPublished: _on_published,
     ClientEvaluated: _on_client_evaluated,
     VersionEvaluated: _on_version_evaluated,

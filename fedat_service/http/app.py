@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 
 from fedat_service.clock import Clock, LoopClock
@@ -14,6 +13,7 @@ from fedat_service.coordinator.registry import Registry
 from fedat_service.http import bundles, clients, federations, health, problems
 from fedat_service.http.body import UploadBudget
 from fedat_service.http.context import Context
+from fedat_service.http.direct import operation_id
 from fedat_service.store.base import Store
 from fedat_service.store.memory import MemoryStore
 
@@ -51,14 +51,11 @@ def create_app(
         title="FedAT service",
         version="0.1.0",
         lifespan=lifespan,
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=operation_id,
     )
     problems.install(app)
     # Routes are tried in order: those that clients use all the time come first.
+    app.router.routes[:0] = clients.direct.routes + bundles.direct.routes
     for router in (clients.router, bundles.router, federations.router, health.router):
         app.include_router(router)
     return app
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name

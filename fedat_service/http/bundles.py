@@ -11,6 +11,7 @@ from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.tasks import TaskId
 from fedat_service.http.body import expected_bytes, read_body, request_head_bytes
 from fedat_service.http.context import Federation, FederationName, Parts, context_of, find_federation
+from fedat_service.http.direct import direct_router
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec, make_update_codec
@@ -18,6 +19,7 @@ from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
 
 router = APIRouter(responses=RESPONSES, tags=["models and updates"])
+direct = direct_router("models and updates")
 
 Layers = Annotated[str | None, Query(max_length=100_000, description="Comma-separated; all if absent.")]
 
@@ -26,7 +28,7 @@ def _split(layers: str | None) -> tuple[str, ...] | None:
     return None if layers is None else tuple(layers.split(","))
 
 
-@router.get(MODEL, response_class=Response, responses={226: {"description": "Differences to what is held"}})
+@direct.get(MODEL, response_class=Response, responses={226: {"description": "Differences to what is held"}})
 async def get_model(
     request: Request,
     federation: FederationName,
@@ -34,15 +36,23 @@ async def get_model(
     version: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
     task: Annotated[str | None, Query(max_length=128)] = None,
 ) -> Response:
-    """The global model, or some layers of it; with `task` its bytes are counted for the task's tier.
+    """The global model, or some layers of it.
+
+    With `task` and no version, what that task begins with: the tensors it fetches, and what its solver is
+    sent beside them. With `task` the bytes are counted for its tier.
 
     Who sends `A-IM: fedat-differences` and the entity tag of another version may get 226: a bundle of
     differences to it (RFC 3229).
     """
     coordinator = find_federation(request, federation)
-    tier = 0 if task is None else coordinator.tier_of_task(TaskId.parse(task))
+    named = None if task is None else TaskId.parse(task)
+    tier = 0 if named is None else coordinator.tier_of_task(named)
     held = _tags(request) if DIFFERENCES in request.headers.get("a-im", "") else ()
-    return _answer(request, coordinator, await coordinator.model(version, _split(layers), held), tier)
+    if named is not None and version is None:
+        found = await coordinator.task_model(named, _split(layers), held)
+    else:
+        found = await coordinator.model(version, _split(layers), held)
+    return _answer(request, coordinator, found, tier)
 
 
 @router.get(TIER_MODEL, response_class=Response)
@@ -93,14 +103,14 @@ async def put_initial_model(request: Request, parts: Parts, federation: Federati
     return JSONResponse({"version": 0}, 201 if created else 200)
 
 
-@router.put(UPDATE, status_code=201, response_model=Receipt, responses=again(Receipt))
+@direct.put(UPDATE, status_code=201, response_model=Receipt, responses=again(Receipt))
 async def put_update(request: Request, federation: str, task: str) -> Response:
     """The result of a task: 201 the first time, 200 for the very same bytes again."""
-    # No dependencies here: solving them costs as much as reading a small model.
     parts = context_of(request)
     coordinator, named = find_federation(request, federation), TaskId.parse(task)
-    codec = coordinator.spec.method.codec
-    limit = max_bundle_bytes(coordinator.spec.manifest, make_codec(codec), make_update_codec(codec))
+    spec, codec = coordinator.spec, coordinator.spec.method.codec
+    codecs = make_codec(codec), make_update_codec(codec)
+    limit = max_bundle_bytes(spec.manifest, *codecs, num_slots=spec.half.num_slots)
     tier = coordinator.tier_of_task(named)
     async with parts.budget.reserve(expected_bytes(request, limit)) as buffer:
         body = await read_body(request, buffer, parts.limits.max_receive_s)

@@ -3,11 +3,12 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from fedat_service.coordinator.views import client_view, task_view
 from fedat_service.federation.state import client_of
 from fedat_service.http.context import Federation, FederationName, NamedTask, context_of, find_federation
+from fedat_service.http.direct import direct_router
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.messages import (
     CLIENT_TASK,
@@ -22,6 +23,7 @@ from fedat_service.wire.views import ClientView
 _MAX_JSON_BYTES = 64 << 10
 
 router = APIRouter(responses=RESPONSES, tags=["clients"], max_body_size=_MAX_JSON_BYTES)
+direct = direct_router("clients")
 
 
 @router.post(CLIENTS, status_code=201, responses=again(ClientView))
@@ -34,7 +36,7 @@ async def register(
     return client_view(coordinator.state, client_of(coordinator.state, message.name))
 
 
-@router.get(CLIENT_TASK, response_model=Task, responses={204: {"description": "Nothing now; ask again."}})
+@direct.get(CLIENT_TASK, response_model=Task, responses={204: {"description": "Nothing now; ask again."}})
 async def next_task(
     request: Request,
     federation: FederationName,
@@ -47,7 +49,7 @@ async def next_task(
     lease = await coordinator.next_task(client, wait_s)
     if lease is None:
         return Response(status_code=204, headers={"Retry-After": "0" if wait_s >= 1 else "1"})
-    return JSONResponse(task_view(coordinator, lease).model_dump(mode="json"))
+    return Response(task_view(coordinator, lease).model_dump_json(), media_type="application/json")
 
 
 @router.post(TASK_EVALUATION, status_code=201, responses=again(Evaluation))

@@ -58,9 +58,16 @@ async def get_federation(federation: Federation) -> FederationView:
 
 
 @router.delete(FEDERATION)
-async def stop(federation: Federation) -> FederationView:
-    """End a federation; its results stay readable."""
-    await federation.stop("stopped by an operator")
+async def stop(
+    parts: Parts,
+    federation: Federation,
+    forget: Annotated[bool, Query(description="Keep nothing but its log: its name is free again.")] = False,
+) -> FederationView:
+    """End a federation; its results stay readable, unless it is forgotten as well."""
+    if forget:
+        await parts.registry.forget(federation.spec.name)
+    else:
+        await federation.stop("stopped by an operator")
     return federation_view(federation)
 
 

@@ -40,7 +40,7 @@ async def metrics(parts: Parts) -> Response:
     volume = Gauge(
         "fedat_bytes", "Model and update bytes", ["federation", "direction", "kind"], registry=registry
     )
-    for coordinator in parts.registry.page("", limit=parts.limits.max_federations):
+    for coordinator in parts.registry.page("", parts.limits.max_federations + parts.limits.max_finished):
         name, state = coordinator.spec.name, coordinator.state
         versions.labels(name).set(state.published)
         clients.labels(name, "live").set(len(state.clients) - state.lost_clients)

@@ -1,7 +1,6 @@
 """Refusals as `application/problem+json` (RFC 9457): what was wrong, where, and what to do next."""
 
 import http
-from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -14,13 +13,17 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedat_service.errors import FedATError, NotNow, RequestError, TooLarge
+from fedat_service.errors import FedATError, NotNow, RequestError, TooLarge, UnsupportedMedia
+from fedat_service.wire.complaints import reason_of
 from fedat_service.wire.messages import PROBLEM_TYPE
 from fedat_service.wire.views import Problem
 
 _log = structlog.get_logger(__name__)
 _TYPES = "https://fedat.invalid/problems/"
 """Prefix of problem types: stable names, not addresses (RFC 9457 allows a URI that leads nowhere)."""
+
+_MAX_WORDS = 128
+"""What a stranger's words are cut to."""
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "content": {PROBLEM_TYPE: {}}}
@@ -97,23 +100,32 @@ async def _on_refusal(_: Request, error: Exception) -> Response:
     return response
 
 
-async def _on_invalid(_: Request, error: Exception) -> Response:
+async def _on_invalid(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    first = error.errors()[0]
-    where = _path(first.get("loc", ()))
-    return problem(422, "unprocessable", f"{where}: {first.get('msg', 'invalid')}", where)
+    first: dict[str, Any] = error.errors()[0]
+    source, *steps = first["loc"]
+    if first["type"] == "json_invalid":
+        return _unreadable(f"{first['ctx']['error']} at character {steps[0]}")
+    if source == "body" and isinstance(error.body, bytes):
+        # The framework reads JSON only where it is said to be JSON.
+        given = request.headers.get("content-type", "no type")
+        detail = f"the body must be application/json, got {given[:_MAX_WORDS]}"
+        return problem(UnsupportedMedia.status, UnsupportedMedia.kind, detail, "content-type")
+    where = ".".join(str(step)[:_MAX_WORDS] for step in steps) or source
+    return problem(422, "unprocessable", f"{where}: {reason_of(first)}", where)
 
 
-def _path(location: Sequence[int | str]) -> str:
-    """`("body", "rounds", "cohort_size")` as `rounds.cohort_size`."""
-    parts = [str(part) for part in location if part not in ("body", "query", "path")]
-    return ".".join(parts) or "body"
+def _unreadable(why: str) -> Response:
+    return problem(RequestError.status, RequestError.kind, f"the body is no JSON: {why}", "body")
 
 
 async def _on_http(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
+    if error.status_code == RequestError.status and error.__cause__ is not None:
+        # What a JSON parser fails at besides grammar: encoding, digits without end, depth.
+        return _unreadable(str(error.__cause__))
     kind = http.HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
     response = problem(error.status_code, kind, str(error.detail))
     response.headers.update(error.headers or {})

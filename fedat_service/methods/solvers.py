@@ -1,13 +1,13 @@
 """The server's half of every local solver: what travels beside the weights, and what the server makes of it.
 
-The client's half trains; both go by one name. A *slot* is a named set of tensors in a bundle. Only
+The client's half trains; both go by one name. Only
 trainable tensors have slots other than `weights`, so the vectors here are over `learning(manifest)`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,9 @@ from fedat_service.aggregation.pieces import float_pieces, require_part
 from fedat_service.errors import ManifestError, RuleError
 from fedat_service.params import Manifest
 from fedat_service.schedules.cycle import Cycle
-from fedat_service.wire.settings import Solver
+from fedat_service.wire.settings import Slot, Solver
 
-Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
-
-_Vector = NDArray[np.floating[Any]]
+_Vector = NDArray[Any]
 _Pieces = Mapping[str, NDArray[np.float64]]
 
 
@@ -33,11 +31,13 @@ class Exchange:
         blocks: Base intervals of local work between fetch and upload; 0 where only a gradient is asked for.
         down: Tensors to fetch, by slot.
         up: Tensors to upload, by slot.
+        last: Whether the round ends with it.
     """
 
     blocks: int
     down: Mapping[Slot, tuple[str, ...]]
     up: Mapping[Slot, tuple[str, ...]]
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,13 @@ class ServerHalf:
     weighting: Weighting = "uniform"
     receive: Callable[[Solver, _Pieces, _Pieces, float], _Pieces] | None = None
     settle: Callable[[Solver, _Pieces], _Pieces] | None = None
+
+    @property
+    def num_slots(self) -> int:
+        """Most slots beside the weights in one bundle."""
+        return max(
+            len(self.starts) + len(self.follows), len(self.gathers), len(self.follows) + len(self.ends)
+        )
 
 
 def _control(_: Solver, old: _Pieces, mean: _Pieces, share: float) -> _Pieces:
@@ -220,7 +227,7 @@ def plan(
         up |= dict.fromkeys(half.follows, tuple(name for name in due if name in learns))
         if sync == cycle.length and round_index % sync_every == 0:
             up |= dict.fromkeys(half.ends, trained)
-        exchanges.append(Exchange(sync - done, down, up))
+        exchanges.append(Exchange(sync - done, down, up, last=sync == cycle.length))
         weights, fresh, done = due, due, sync
     return tuple(exchanges)
 

@@ -33,6 +33,10 @@ class Store(Protocol):
         """Keep records, all or none, in order."""
         ...
 
+    async def forget(self, federation: str) -> None:
+        """Let go of a federation; what is written of it stays, and another of its name may be created."""
+        ...
+
     async def close(self) -> None:
         """Let go of files and connections."""
         ...

@@ -20,7 +20,7 @@ _SUFFIX = ".jsonl"
 class Created:
     """A log's first line: what the federation is, as it was asked for."""
 
-    definition: dict[str, Any]
+    definition: Any
 
 
 def bodies_path(log: Path) -> Path:
@@ -75,6 +75,11 @@ class JsonLinesStore:
             lines.append(json.dumps(line) + "\n")
         _write_whole(file, "".join(lines).encode())
 
+    async def forget(self, federation: str) -> None:
+        """Close its files; another federation of its name is appended to them."""
+        if (files := self._files.pop(federation, None)) is not None:
+            _close(*files)
+
     async def close(self) -> None:
         """Close all files."""
         for files in self._files.values():
@@ -91,11 +96,11 @@ def read_log(log: Path) -> Iterator[Created | Record]:
     kept = bodies_path(log)
     bodies = kept.read_bytes if kept.exists() else bytes
     whole = memoryview(bodies())
-    with log.open(encoding="utf-8") as lines:
+    with log.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                yield _read(json.loads(line), whole)
-            except (ValueError, TypeError, KeyError, WireError) as error:
+                yield _read(json.loads(line.decode()), whole)
+            except (ValueError, RecursionError) as error:
                 raise LogDamaged(f"{log}, line {number}: {error}") from error
 
 
@@ -103,13 +108,15 @@ def _read(line: Any, bodies: memoryview) -> Created | Record:  # noqa: ANN401 - 
     if not isinstance(line, dict):
         raise WireError(f"an event is an object, got {line!r}", "kind")
     if line.get("kind") == _CREATED:
-        return Created(line["definition"])
+        return Created(line.get("definition"))
     start, size = line.pop("body_at", None), line.pop("body_bytes", 0)
     event: Event = from_record(line)
     if start is None:
         return Record(event)
-    if start + size > len(bodies):
-        raise WireError(f"its body should stand at {start}, of {len(bodies)} bytes that were kept", "body_at")
+    if not (type(start) is type(size) is int and 0 <= start <= start + size <= len(bodies)):
+        raise WireError(
+            f"its body should be {size!r} bytes at {start!r}, of {len(bodies)} that were kept", "body_at"
+        )
     return Record(event, bodies[start : start + size])
 
 

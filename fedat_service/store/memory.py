@@ -37,6 +37,10 @@ class MemoryStore:
         """
         self._log(federation).extend(record.event for record in records)
 
+    async def forget(self, federation: str) -> None:
+        """Drop its log: there is no other place to look for it."""
+        self._events.pop(federation, None)
+
     async def close(self) -> None:
         """Nothing to let go of."""
 

@@ -1,40 +1,43 @@
 """The frame models and updates travel in.
 
-``magic | u32 LE header length | header (UTF-8 JSON) | payloads, concatenated``: one payload a tensor, in
-manifest order, for any set of whole layers.
+``magic | u32 LE header length | header (UTF-8 JSON) | payloads, concatenated``: one payload a tensor and
+slot, slot by slot, in manifest order, for any set of tensors.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, get_args
 
+import numpy as np
 from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_model
 from fedat_service.wire import header as headers
-from fedat_service.wire.codecs import Codec, Int64, Polyline, parse_codec
+from fedat_service.wire.codecs import Codec, Float32, Int64, Polyline, parse_codec
 from fedat_service.wire.header import EntryHeader, Header
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.settings import Reference, Slot
 
 MAGIC = b"FEDAT1\n"
 
 _HEAD_BYTES = len(MAGIC) + 4
 _INT64 = Int64()
+_SLOTS: tuple[Slot, ...] = get_args(Slot)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One tensor of a bundle: what it is, how it is encoded, and its bytes."""
 
-    slot: Literal["weights"]
+    slot: Slot
     tensor: TensorSpec
     codec: Codec | Int64 | Qsgd
-    reference: Literal["absolute", "base"]
+    reference: Reference
     payload: Payload
     crc32: int
 
@@ -53,17 +56,27 @@ class Bundle:
     num_examples: int | None = None
 
 
-def model_entries(model: Model, manifest: Manifest, layers: Iterable[str], codec: Codec) -> tuple[Entry, ...]:
-    """Encode the tensors of some layers, integer tensors raw.
+def model_entries(
+    model: Model, manifest: Manifest, tensors: Iterable[TensorSpec], codec: Codec, slot: Slot = "weights"
+) -> tuple[Entry, ...]:
+    """Encode some tensors of a model, integer tensors raw.
+
+    Args:
+        model: The values.
+        manifest: What the values are of.
+        tensors: Which of them travel, in manifest order.
+        codec: How float tensors are encoded.
+        slot: What the values are.
 
     Raises:
-        ManifestError: If a layer is unknown.
         WireError: If a value cannot be carried; `field` names the tensor.
     """
-    return tuple(absolute_entry(model, manifest, tensor, codec) for tensor in manifest.select(layers))
+    return tuple(absolute_entry(model, manifest, tensor, codec, slot) for tensor in tensors)
 
 
-def absolute_entry(model: Model, manifest: Manifest, tensor: TensorSpec, codec: Codec) -> Entry:
+def absolute_entry(
+    model: Model, manifest: Manifest, tensor: TensorSpec, codec: Codec, slot: Slot = "weights"
+) -> Entry:
     """Encode the values of one tensor, an integer tensor raw.
 
     Raises:
@@ -76,7 +89,7 @@ def absolute_entry(model: Model, manifest: Manifest, tensor: TensorSpec, codec: 
         else:
             payload = codec.encode(model.floats[span])
     chosen = _INT64 if tensor.dtype == "int64" else codec
-    return Entry("weights", tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
+    return Entry(slot, tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
@@ -94,14 +107,14 @@ def parse_bundle(data: Payload, manifest: Manifest) -> Bundle:
     """Read a bundle of a model; linear time, no tensor allocated, payloads are views of `data`.
 
     Raises:
-        WireError: If the bytes are not exactly one bundle of whole layers of `manifest`; `field` names the
-            member at fault. Whether the values are in range is for `check_bundle` to say.
+        WireError: If the bytes are not exactly one bundle of tensors of `manifest`; `field` names the member
+            at fault. Whether the values are in range is for `check_bundle` to say.
     """
     view = memoryview(data)
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise WireError(f"a bundle begins with {MAGIC!r}, got {bytes(view[: len(MAGIC)])!r}", "magic")
     size = int.from_bytes(view[len(MAGIC) : _HEAD_BYTES], "little")
-    limit = min(headers.size_bound(len(manifest.tensors)), max(0, len(view) - _HEAD_BYTES))
+    limit = min(headers.size_bound(len(_SLOTS) * len(manifest.tensors)), max(0, len(view) - _HEAD_BYTES))
     if size > limit:
         raise WireError(f"the header can have at most {limit} bytes, it claims {size}", "header")
     header = headers.read_header(bytes(view[_HEAD_BYTES : _HEAD_BYTES + size]))
@@ -132,8 +145,8 @@ def check_bundle(bundle: Bundle) -> None:
             entry.codec.check(entry.payload, entry.tensor.size)
 
 
-def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[str, NDArray[Any]]:
-    """Decode to float32 and int64 arrays by tensor name, shaped as the manifest says.
+def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[Slot, dict[str, NDArray[Any]]]:
+    """Decode to float32 and int64 arrays by slot and tensor name, shaped as the manifest says.
 
     Args:
         bundle: What was received.
@@ -142,41 +155,55 @@ def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[str, NDArr
     Raises:
         WireError: If a payload does not decode, or a difference has no base; `field` names the tensor.
     """
-    params: dict[str, NDArray[Any]] = {}
+    slots: dict[Slot, dict[str, NDArray[Any]]] = {}
     for entry in bundle.entries:
         tensor = entry.tensor
+        start = None if base is None else base.get(tensor.name)
         with blame(tensor):
-            if entry.reference == "absolute":
-                values: NDArray[Any] = entry.codec.decode(entry.payload, tensor.size)
-            elif base is None or not isinstance(entry.codec, Polyline | Qsgd):
-                raise WireError("differences came without what they are taken to")
-            else:
-                values = entry.codec.decode_from(entry.payload, base[tensor.name].reshape(-1))
-        params[tensor.name] = values.reshape(tensor.shape)
-    return params
+            values = values_of(entry, None if start is None else start.reshape(-1))
+        slots.setdefault(entry.slot, {})[tensor.name] = values.reshape(tensor.shape)
+    return slots
+
+
+def values_of(entry: Entry, base: NDArray[np.float32] | None) -> NDArray[Any]:
+    """Decode one tensor, flat.
+
+    Args:
+        entry: What was received.
+        base: What its differences are added to, if it holds such.
+
+    Raises:
+        WireError: If the payload does not decode, or a difference has no base.
+    """
+    if entry.reference == "absolute":
+        return entry.codec.decode(entry.payload, entry.tensor.size)
+    if base is None or not isinstance(entry.codec, Polyline | Qsgd):
+        raise WireError("differences came without what they are taken to")
+    return entry.codec.decode_from(entry.payload, base)
 
 
 def decode_model(bundle: Bundle, manifest: Manifest) -> Model:
-    """Decode a bundle of all layers.
+    """Decode a bundle of a whole model.
 
     Raises:
         WireError: If a tensor is missing or does not decode; `field` names it.
     """
-    sent = {entry.tensor.name for entry in bundle.entries}
+    sent = {entry.tensor.name for entry in bundle.entries if entry.slot == "weights"}
     if missing := [tensor.name for tensor in manifest.tensors if tensor.name not in sent]:
         raise WireError(f"tensor {missing[0]!r} of the model is missing", missing[0])
-    return to_model(decode_bundle(bundle), manifest)
+    return to_model(decode_bundle(bundle)["weights"], manifest)
 
 
-def max_bundle_bytes(manifest: Manifest, *codecs: Codec | Qsgd) -> int:
-    """More bytes than any bundle of the model in these codecs takes."""
+def max_bundle_bytes(manifest: Manifest, *codecs: Codec | Qsgd, num_slots: int = 0) -> int:
+    """More bytes than any bundle of the model in these codecs takes, with `num_slots` beside the weights."""
     payloads = sum(
         _INT64.size_bounds(t.size)[1]
         if t.dtype == "int64"
         else max(codec.size_bounds(t.size)[1] for codec in codecs)
         for t in manifest.tensors
     )
-    return _HEAD_BYTES + headers.size_bound(len(manifest.tensors)) + payloads
+    beside = num_slots * Float32().size_bounds(manifest.num_floats)[1]
+    return _HEAD_BYTES + headers.size_bound((1 + num_slots) * len(manifest.tensors)) + payloads + beside
 
 
 def describe(bundle: Bundle) -> dict[str, Any]:
@@ -213,19 +240,22 @@ def _header(bundle: Bundle) -> Header:
 
 
 def _tensors(entries: Sequence[EntryHeader], manifest: Manifest) -> list[TensorSpec]:
-    """Find what the entries are of: whole layers, in manifest order."""
+    """Find what the entries are of: slot by slot, in manifest order."""
     positions = {tensor.name: i for i, tensor in enumerate(manifest.tensors)}
     found: list[TensorSpec] = []
-    last = -1
+    last = (-1, -1)
     for i, entry in enumerate(entries):
         position = positions.get(entry.tensor)
         if position is None:
             raise WireError(f"the model has no tensor {entry.tensor!r}", f"entries[{i}].tensor")
-        if position <= last:
+        place = (_SLOTS.index(entry.slot), position)
+        if place <= last:
             raise WireError(
                 f"tensor {entry.tensor!r} stands twice or out of manifest order", f"entries[{i}].tensor"
             )
         tensor = manifest.tensors[position]
+        if entry.slot != "weights" and not tensor.trainable:
+            raise WireError(f"tensor {tensor.name!r} does not learn: no {entry.slot}", f"entries[{i}].slot")
         for member, said, is_so in (
             ("layer", entry.layer, tensor.layer),
             ("shape", entry.shape, tensor.shape),
@@ -235,11 +265,7 @@ def _tensors(entries: Sequence[EntryHeader], manifest: Manifest) -> list[TensorS
                     f"tensor {tensor.name!r} has {member} {is_so!r}, got {said!r}", f"entries[{i}].{member}"
                 )
         found.append(tensor)
-        last = position
-    sent = {tensor.name for tensor in found}
-    for tensor in manifest.select({tensor.layer for tensor in found}):
-        if tensor.name not in sent:
-            raise WireError(f"layer {tensor.layer!r} came without tensor {tensor.name!r}", tensor.name)
+        last = place
     return found
 
 

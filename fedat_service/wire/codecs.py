@@ -164,8 +164,7 @@ class _Raw:
 
     def encode(self, values: NDArray[np.float32]) -> bytes:
         """See `Codec`."""
-        with np.errstate(over="ignore"):
-            narrow = values.astype(self.dtype)
+        narrow = values.astype(self.dtype, copy=False)
         _require_finite(narrow, values)
         return narrow.tobytes()
 
@@ -197,6 +196,11 @@ class Float16(_Raw):
     """Values rounded to half precision; those of 65520 and more in size are refused."""
 
     dtype = np.dtype("<f2")
+
+    def encode(self, values: NDArray[np.float32]) -> bytes:
+        """See `Codec`."""
+        with np.errstate(over="ignore"):
+            return super().encode(values)
 
 
 @dataclass(frozen=True, slots=True)

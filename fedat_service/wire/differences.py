@@ -1,12 +1,13 @@
 """Updates as they travel: values, or differences to the version that the client started from."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Model, TensorSpec
+from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
 from fedat_service.wire.bundle import Entry, absolute_entry, blame
 from fedat_service.wire.codecs import Codec, Polyline, make_codec
 from fedat_service.wire.qsgd import Qsgd
@@ -18,29 +19,26 @@ DIFFERENCES = "fedat-differences"
 
 def update_entries(
     update: Model,
-    base: Model | None,
+    base: Params | None,
     manifest: Manifest,
-    layers: tuple[str, ...],
+    tensors: Collection[TensorSpec],
     settings: CodecSettings,
     rng: np.random.Generator,
 ) -> tuple[Entry, ...]:
-    """Encode the tensors of some layers of an update.
+    """Encode some tensors of an update.
 
     Args:
         update: The trained model.
-        base: The version it started from; differences are taken to it.
+        base: Their values when the client last fetched them; needed where differences travel.
         manifest: What both are made of.
-        layers: Which layers travel.
+        tensors: Which of them travel, in manifest order.
         settings: How they do.
         rng: Rounds what is rounded at random.
 
     Raises:
-        ManifestError: If a layer is unknown.
         WireError: If a value cannot be carried, or there is no base; `field` names the tensor.
     """
-    return tuple(
-        _shortest(update, base, manifest, tensor, settings, rng) for tensor in manifest.select(layers)
-    )
+    return tuple(_shortest(update, base, manifest, tensor, settings, rng) for tensor in tensors)
 
 
 def differential(entry: Entry) -> Polyline | Qsgd:
@@ -66,7 +64,7 @@ def codecs_of(tensor: TensorSpec, settings: CodecSettings) -> tuple[Codec | None
 
 def _shortest(
     update: Model,
-    base: Model | None,
+    base: Params | None,
     manifest: Manifest,
     tensor: TensorSpec,
     settings: CodecSettings,
@@ -74,10 +72,10 @@ def _shortest(
 ) -> Entry:
     plain, codec = codecs_of(tensor, settings)
     found = [] if plain is None else [absolute_entry(update, manifest, tensor, plain)]
-    if codec is not None and base is not None and tensor.dtype == "float32":
-        span = manifest.spans[tensor.name]
+    if codec is not None and base is not None and tensor.name in base and tensor.dtype == "float32":
+        start = base[tensor.name].reshape(-1)
         with blame(tensor):
-            payload = codec.encode_from(update.floats[span], base.floats[span], rng)
+            payload = codec.encode_from(update.floats[manifest.spans[tensor.name]], start, rng)
         if payload is not None:
             found.append(Entry("weights", tensor, codec, "base", payload, zlib_ng.crc32(payload)))
     if not found:
@@ -105,7 +103,7 @@ def stepped(
     Raises:
         WireError: If the step is too large to travel.
     """
-    entries = update_entries(target, base, manifest, manifest.layers, settings, rng)
+    entries = update_entries(target, to_params(base, manifest), manifest, manifest.tensors, settings, rng)
     floats = target.floats.copy()
     for entry in entries:
         if entry.reference == "base":

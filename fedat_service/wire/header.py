@@ -2,13 +2,13 @@
 
 import json
 import reprlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from fedat_service.errors import WireError
 from fedat_service.wire.messages import MAX_EXAMPLES
-from fedat_service.wire.settings import Name, Strict
+from fedat_service.wire.settings import Name, Reference, Slot, Strict
 
 _Text = Annotated[str, Field(strict=True, max_length=128)]
 _Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
@@ -20,7 +20,7 @@ class EntryHeader(Strict):
     `reference` says what the values are: themselves, or differences to those of the `base_version`.
     """
 
-    slot: Literal["weights"]
+    slot: Slot
     layer: _Text
     tensor: _Text
     shape: tuple[_Count, ...] = Field(max_length=8)
@@ -28,13 +28,19 @@ class EntryHeader(Strict):
     precision: _Count | None = None
     layout: _Text | None = None
     levels: _Count | None = None
-    reference: Literal["absolute", "base"]
+    reference: Reference
     nbytes: _Count
     crc32: Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
     def codec_fields(self) -> dict[str, str | int]:
         """Give the members that belong to the codec."""
-        return self.model_dump(include={"codec", "precision", "layout", "levels"}, exclude_none=True)
+        fields = {
+            "codec": self.codec,
+            "precision": self.precision,
+            "layout": self.layout,
+            "levels": self.levels,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class Header(Strict):
@@ -50,7 +56,7 @@ class Header(Strict):
 def size_bound(num_tensors: int) -> int:
     """More bytes than the header of any bundle of `num_tensors` tensors takes.
 
-    An entry has 166 bytes of punctuation, names and constants, two names of up to 128 and ten numbers.
+    An entry has up to 172 bytes of punctuation, names and constants, two names of up to 128 and ten numbers.
     """
     return 320 + 640 * num_tensors
 

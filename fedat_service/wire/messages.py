@@ -13,10 +13,12 @@ from fedat_service.wire.settings import (
     Name,
     Rounds,
     Seed,
+    Slot,
     Solver,
     Stop,
     Strict,
     Tiering,
+    judged_as,
 )
 
 BUNDLE_TYPE = "application/vnd.fedat.bundle"
@@ -96,7 +98,9 @@ class CreateFederation(Strict):
     """
 
     name: Name
-    method: Method | Name = "fedat"
+    method: Annotated[Method | Name, judged_as(lambda value: Name if isinstance(value, str) else Method)] = (
+        "fedat"
+    )
     manifest: ManifestMessage
     initial_model: Literal["glorot", "upload"] = "glorot"
     tiering: Tiering = Tiering()
@@ -116,7 +120,9 @@ class RegisterClient(Strict):
 class Task(Strict):
     """`GET .../clients/{c}/task`: one unit of work; repeated until done or its lease ends.
 
-    A `profile` task returns no layers: it measures how long the client takes to fetch and train.
+    Of a round's syncs it is number `sync`, from 0, and if `last` the one that ends it: fetch the tensors
+    `down`, train `blocks` times as the solver says, send the tensors `up`; what is not fetched goes on from
+    where the client left it. A `profile` task sends nothing: it measures how long fetching and training take.
     """
 
     task: str
@@ -126,9 +132,11 @@ class Task(Strict):
     tier: int
     round: int
     sync: int
+    last: bool
     base_version: int
-    fetch_layers: tuple[str, ...]
-    return_layers: tuple[str, ...]
+    blocks: int
+    down: dict[Slot, tuple[str, ...]]
+    up: dict[Slot, tuple[str, ...]]
     solver: Solver
     codec: CodecSettings
     seed: Seed

@@ -1,9 +1,19 @@
 """A method as data: one value on each of the five axes, strict, frozen, and the same on both sides."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 class Strict(BaseModel):
@@ -18,34 +28,62 @@ def _no_bool(value: Any) -> Any:  # noqa: ANN401 - runs before validation, on wh
     return value
 
 
+def judged_as(member_for: Callable[[Any], Any]) -> WrapValidator:
+    """Judge a value as the member of a union that it looks like; pydantic would find fault as every member.
+
+    Args:
+        member_for: Gives the member's type for a value.
+    """
+    return WrapValidator(lambda value, _: TypeAdapter(member_for(value)).validate_python(value))
+
+
 Int = Annotated[int, BeforeValidator(_no_bool)]
 Float = Annotated[float, BeforeValidator(_no_bool)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Seconds = Annotated[Float, Field(ge=0, le=1e9)]
 Seed = Annotated[Int, Field(ge=0, lt=2**63)]
+Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
+"""A named set of tensors in a bundle: the model's values, or what a solver sends beside them."""
+Reference = Literal["absolute", "base"]
+"""What the values of a tensor in a bundle are: themselves, or differences to those of another version."""
 HeadCount = Annotated[Int, Field(ge=1, le=100_000)]
 HeadPatterns = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=128)], ...], Field(min_length=1, max_length=64)
 ]
 
 
+def _head_like(value: object) -> Any:  # noqa: ANN401 - a type, as pydantic takes it
+    if isinstance(value, str):
+        return Literal["classifier"]
+    return HeadPatterns if isinstance(value, list | tuple) else HeadCount
+
+
+Head = Annotated[Literal["classifier"] | HeadCount | HeadPatterns, judged_as(_head_like)]
+
+
 def _require_own(settings: BaseModel, name: str, belongs: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse a value for a field that `name` does not have; a default there says nothing."""
     for field, owners in belongs.items():
-        is_set = getattr(settings, field) != type(settings).model_fields[field].default
-        if is_set and name not in owners:
-            raise ValueError(f"{field} belongs to {' and '.join(owners)}, not to {name}")
+        value = getattr(settings, field)
+        if value != type(settings).model_fields[field].default and name not in owners:
+            reason = PydanticCustomError(
+                "not_its_own", f"{field} belongs to {' and '.join(owners)}, not to {name}"
+            )
+            wrong = InitErrorDetails(type=reason, loc=(field,), input=value)
+            # Raised as pydantic's own: it then stands at the field, not at the whole.
+            raise ValidationError.from_exception_data(type(settings).__name__, [wrong])
 
 
 class Participation(Strict):
     """Who trains when, and how finished work enters the global model.
 
     `fedavg` is one tier that holds everybody. `fedat` and `tifl` train `num_tiers` tiers by measured latency:
-    `fedat` all of them side by side, mixed with the inverse-frequency weights of FedAT eq. 3; `tifl` one at a
-    time, drawn the oftener the lower its accuracy, looked at anew after every `interval` rounds (as many as
-    there are tiers, if not given) and drawn for its part of `num_rounds` at most. `fedasync` and `fedbuff`
-    have one tier and keep `cohort_size` clients at work, each by itself: every update makes a version, or
-    every `buffer_size` of them do.
+    `fedat` all of them side by side; `tifl` one at a time, drawn the oftener the lower its accuracy, looked
+    at anew after every `interval` rounds (as many as there are tiers, if not given) and drawn for its part of
+    `num_rounds` at most. `fedasync` and `fedbuff` have one tier and keep `cohort_size` clients at work, each
+    by itself: every update makes a version, or every `buffer_size` of them do.
+
+    `mixing` is how `fedat` weighs its tiers: by the inverse frequency of their updates (eq. 3), or all alike.
 
     `cold_start` says what eq. 3 does before every tier has reported: `literal` (as printed), `smoothed`
     (counts + 1) or `reported` (only tiers that have). `staleness` is the factor for the age D of an update:
@@ -54,6 +92,7 @@ class Participation(Strict):
     """
 
     name: Literal["fedavg", "tifl", "fedasync", "fedbuff", "fedat"] = "fedat"
+    mixing: Literal["inverse-frequency", "uniform"] = "inverse-frequency"
     cold_start: Literal["literal", "smoothed", "reported"] = "literal"
     weighting: Literal["samples", "uniform"] = "samples"
     interval: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
@@ -67,12 +106,15 @@ class Participation(Strict):
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        belongs = {"cold_start": ("fedat",), "weighting": ("fedavg", "fedat", "tifl")}
+        own = ("fedat",)
+        belongs = {"mixing": own, "cold_start": own, "weighting": ("fedavg", "fedat", "tifl")}
         belongs |= dict.fromkeys(("interval", "num_rounds"), ("tifl",))
         belongs |= dict.fromkeys(("staleness", "hinge_a", "hinge_b", "poly_a"), ("fedasync", "fedbuff"))
         _require_own(self, self.name, belongs | {"alpha": ("fedasync",), "buffer_size": ("fedbuff",)})
         hinge = dict.fromkeys(("hinge_a", "hinge_b"), ("hinge",))
         _require_own(self, self.staleness, hinge | {"poly_a": ("polynomial",)})
+        if (self.mixing, self.cold_start) == ("uniform", "smoothed"):
+            raise ValueError("cold_start smoothed belongs to inverse-frequency mixing, not to uniform")
         return self
 
 
@@ -89,7 +131,7 @@ class Schedule(Strict):
 
     name: Literal["full", "fedals", "fedlama"] = "full"
     alpha: Annotated[Int, Field(ge=1, le=1000)] = 10
-    head: Literal["classifier"] | HeadCount | HeadPatterns = "classifier"
+    head: Head = "classifier"
     phi: Annotated[Int, Field(ge=1, le=1000)] = 2
     rule: Literal["official", "text"] = "official"
     unit: Literal["kernel-tensor", "layer"] = "kernel-tensor"
@@ -138,9 +180,11 @@ class Solver(Strict):
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
         plain = ("sgd", "momentum", "adam", "adamw")
-        belongs = {"option": ("scaffold",), "reset": plain, "prox_mu": (*plain, "scaffold")}
         shared_moment = ("fedams", "fedlamb", "mimeams", "mimelamb")
-        _require_own(self, self.name, belongs | {"moment_every": shared_moment})
+        belongs = {"option": ("scaffold",), "reset": plain, "prox_mu": (*plain, "scaffold")}
+        belongs |= {"momentum": ("momentum", "mime"), "moment_every": shared_moment}
+        belongs |= dict.fromkeys(("beta1", "beta2", "eps"), ("adam", "adamw", *shared_moment))
+        _require_own(self, self.name, belongs)
         return self
 
 
@@ -186,14 +230,14 @@ class CodecSettings(Strict):
     name: Literal["float32", "float16", "polyline", "qsgd"] = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
-    reference: Literal["absolute", "base"] = "absolute"
+    reference: Reference = "absolute"
     levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
     directions: Literal["up", "both"] = "up"
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        belongs = dict.fromkeys(("levels", "directions"), ("qsgd",))
-        _require_own(self, self.name, belongs | {"reference": ("polyline",)})
+        own = dict.fromkeys(("precision", "layout", "reference"), ("polyline",))
+        _require_own(self, self.name, own | dict.fromkeys(("levels", "directions"), ("qsgd",)))
         return self
 
 
@@ -219,6 +263,13 @@ class Tiering(Strict):
     quantiles: tuple[Annotated[Float, Field(gt=0, lt=1)], ...] = ()
     hysteresis: Annotated[Float, Field(ge=0, le=10)] = 0.2
     retier_every: Annotated[Int, Field(ge=0, le=1_000_000)] = 0
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        _require_own(self, f"rule {self.rule}", {"quantiles": ("rule quantiles",)})
+        if self.retier_every == 0:
+            _require_own(self, "tiers that stay", {"hysteresis": ("retier_every",)})
+        return self
 
 
 class Rounds(Strict):

@@ -118,7 +118,7 @@ def update_path(task: Task) -> str:
 
 def encode_update(task: Task, model: Model) -> bytes:
     """The bundle that answers the task with `model`."""
-    entries = model_entries(model, MANIFEST, task.return_layers, make_codec(task.codec))
+    entries = model_entries(model, MANIFEST, MANIFEST.named(task.up["weights"]), make_codec(task.codec))
     header = Bundle(
         federation=task.federation,
         base_version=task.base_version,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fedat_service.errors import ConfigError
+from fedat_service.store.folder import make_folder
 from loadtest.experiments.experiment import Experiment
 from loadtest.experiments.kept import find_run, keep_run
 from loadtest.experiments.markdown import results_table
 from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.unfinished import forget
 
 if TYPE_CHECKING:
     from loadtest.experiments.progress import Watch
@@ -53,23 +55,24 @@ def simulate_all(
 ) -> Path:
     """Run all methods of an experiment with its own seed, and write the report into its folder.
 
-    Finished runs are kept in `runs` there: what was interrupted goes on with the next method.
+    Finished runs are kept in `runs` there, and what an unfinished one computed beside it: what was
+    interrupted goes on where it stopped.
 
     Args:
         experiment: What to run.
         simulate: How to run one method; in virtual time, in processes, if None.
         console: Where progress is shown; nowhere, if None.
-        fresh: Run again what was kept.
+        fresh: Run again what was kept, from the start.
 
     Returns:
         The path of report.md.
 
     Raises:
-        FedATError: If a setting makes no sense, or a federation fails.
-        OSError: If the folder cannot be written to.
+        FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
     from loadtest.experiments.report import write_report
 
+    make_folder(experiment.out, "out")
     runs = _run_methods(experiment, experiment.out / "runs", simulate, console, fresh)
     single = {name: (run,) for name, run in runs.items()}
     return write_report(Outcome(experiment, (experiment.seed,), single, virtual=True))
@@ -95,11 +98,10 @@ def compare(
         out: Folder of the results.
         simulate: How to run one method; in virtual time, in processes, if None.
         console: Where progress is shown; nowhere, if None.
-        fresh: Run again what was kept.
+        fresh: Run again what was kept, from the start.
 
     Raises:
-        FedATError: If a setting makes no sense, or a federation fails.
-        OSError: If the folder cannot be written to.
+        FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
     from loadtest.experiments.report import write_comparison
 
@@ -108,6 +110,7 @@ def compare(
         raise ConfigError(
             f"a comparison needs different experiments and seeds, got {names} and {list(seeds)}"
         )
+    make_folder(Path(out), "out")
     outcomes = {}
     for experiment in experiments:
         by_seed = []
@@ -130,11 +133,15 @@ def _run_methods(
     with Progress(experiment, console or Console(quiet=True), experiment.horizon_s / _LOOKS) as progress:
         for name in experiment.methods:
             path, conditions = kept_in / f"{name}.json", experiment.conditions_of(name)
+            begun = experiment.unfinished_of(name)
+            if fresh:
+                forget(begun)
             run = None if fresh else find_run(path, conditions)
             if run is not None:
                 progress.keep(name)
             else:
-                run = (simulate or _in_processes())(name, experiment, progress.watch(name))
+                watch = progress.watch(name, is_begun=begun.exists())
+                run = (simulate or _in_processes())(name, experiment, watch)
                 keep_run(path, conditions, run)
             runs[name] = run
     return runs

@@ -9,6 +9,8 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
+from fedat_service.federation.spec import Spec
+from fedat_service.store.folder import make_folder
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import Rounds, Stop, Tiering
 from loadtest.experiments.experiment import Experiment
@@ -22,7 +24,9 @@ from loadtest.experiments.settings import ExperimentSettings, config_error
 from workers.client import FedATClient, Retry, open_http
 from workers.fleet.creation import create_federation, describe_model
 from workers.fleet.launch import launch
+from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
+from workers.models.state import manifest_of
 
 _SOON = Retry(total_s=5.0)
 """The service is a process of ours, next door."""
@@ -35,11 +39,25 @@ def run_demo(experiment: Experiment, console: Console) -> Path:
         The path of report.md.
 
     Raises:
-        FedATError: If a setting makes no sense, or a service or a fleet fails.
+        FedATError: If a setting makes no sense, or the folder, a service or a fleet fails.
     """
+    make_folder(experiment.out, "out")
+    require_runnable(experiment)
     with Progress(experiment, console) as progress:
         runs = asyncio.run(_run_all(experiment, progress))
     return write_report(Outcome(experiment, (experiment.seed,), runs, virtual=False))
+
+
+def require_runnable(experiment: Experiment) -> None:
+    """See that all methods of an experiment can be run: what makes no sense shows before anything starts.
+
+    Raises:
+        FedATError: If a setting makes no sense, or the data is not there.
+    """
+    population = Population(fleet_of(experiment.methods[0], experiment, "http://nowhere"))
+    manifest = ManifestMessage.of(manifest_of(population.build_model()))
+    for name in experiment.methods:
+        Spec.of(federation_of(name, experiment, manifest))
 
 
 async def _run_all(experiment: Experiment, progress: Progress) -> dict[str, tuple[MethodRun]]:
@@ -72,7 +90,7 @@ async def run_method(name: str, settings: ExperimentSettings, watch: Watch) -> M
 
 async def _train(name: str, settings: ExperimentSettings, url: str, watch: Watch) -> MethodRun:
     fleet = fleet_of(name, settings, url)
-    model = describe_model(fleet, settings.seed)
+    model = describe_model(fleet)
     await create_federation(url, federation_of(name, settings, model.manifest), model)
     start_s = perf_counter()
     async with open_http(url) as http:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 
 from fedat_service.errors import NotNow
 from fedat_service.wire.views import FederationView
@@ -40,7 +41,8 @@ class Progress:
         self._bars = Bars(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[words]}"),
+            # May wrap: on a narrow terminal the names stay whole.
+            TextColumn("{task.fields[words]}", markup=False, table_column=Column()),
             console=console,
             disable=not console.is_terminal,
         )
@@ -64,12 +66,12 @@ class Progress:
         if not self._console.is_terminal:
             self._say(f"{name}: kept from an earlier run")
 
-    def watch(self, name: str) -> Watch:
-        """What shows one method."""
-        line = self._lines[name]
-        self._bars.update(line, words="starts")
+    def watch(self, name: str, *, is_begun: bool = False) -> Watch:
+        """What shows one method; `is_begun` if it was interrupted, and what it computed is looked up."""
+        line, begins = self._lines[name], "goes on where it was interrupted" if is_begun else "starts"
+        self._bars.update(line, words=begins)
         if not self._console.is_terminal:
-            self._say(f"{name}: starts; {self._horizon_s:,.0f} simulated seconds")
+            self._say(f"{name}: {begins}; {self._horizon_s:,.0f} simulated seconds")
 
         async def watch(client: FedATClient, finished: asyncio.Event) -> None:
             await self._watch(line, client, finished)
@@ -98,7 +100,7 @@ class Progress:
             self._say(words)
 
     def _say(self, words: str) -> None:
-        self._console.print(words, highlight=False, soft_wrap=True)
+        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def describe(view: FederationView, accuracy: float | None) -> str:

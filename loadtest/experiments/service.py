@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from fedat_service.errors import FedATError
+from fedat_service.errors import ServiceFailed
 
 _HOST = "127.0.0.1"
 _START_S = 60.0
@@ -19,10 +19,6 @@ _STOP_S = 20.0
 _POLL_S = 0.05
 _TIMEOUT_S = 120.0
 _LOG_TAIL_BYTES = 2000
-
-
-class ServiceFailed(FedATError):
-    """A service process ended, or did not become ready; the message holds the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from fedat_service.errors import ConfigError, Unprocessable
+from fedat_service.wire.complaints import complaint
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Float, Int, Method, Name, Seed, Strict
 
@@ -182,6 +183,10 @@ class ExperimentSettings(Strict):
         """Where a method's event log is kept."""
         return self.out / ("events.jsonl" if name == self.reference else f"events-{name}.jsonl")
 
+    def unfinished_of(self, name: str) -> Path:
+        """Where a method's results in virtual time are kept until its run is over."""
+        return self.out / f"unfinished-{name}"
+
     def conditions_of(self, name: str) -> dict[str, Any]:
         """All that a method's run in virtual time, and what it leaves, follows from: plain values."""
         fields = set(ExperimentSettings.model_fields) - _APART
@@ -193,15 +198,4 @@ class ExperimentSettings(Strict):
 
 def config_error(error: ValidationError, *within: str) -> ConfigError:
     """Say in one line which fields are wrong, and why."""
-    return ConfigError("; ".join(_complaint(one, within) for one in error.errors()))
-
-
-def _complaint(one: Any, within: tuple[str, ...]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
-    where = ".".join(str(part) for part in (*within, *one["loc"]) if part != "[key]")
-    if one["type"] == "extra_forbidden":
-        return f"{where}: there is no such setting"
-    if one["type"] == "value_error":
-        # A reason of our own; it holds the value.
-        return f"{where}: {one['ctx']['error']}" if where else str(one["ctx"]["error"])
-    given = f", got {one['input']!r}" if isinstance(one["input"], str | int | float) else ""
-    return f"{where}: {one['msg']}{given}"
+    return ConfigError("; ".join(complaint(one, *within) for one in error.errors()))

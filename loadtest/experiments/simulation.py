@@ -1,7 +1,6 @@
 """One method in virtual time: the real service and the real workers in this process, without waiting."""
 
 import asyncio
-from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from loadtest.experiments.files import keep_log
 from loadtest.experiments.progress import Watch
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.unfinished import ResumingExecutor, unfinished
 from workers.client import AppConnection, FedATClient
 from workers.fleet.cohort_engine import CohortEngine
 from workers.fleet.hosting import host
@@ -39,28 +39,38 @@ def simulate(
     settings: ExperimentSettings,
     watch: Watch,
     engine: EngineName = "processes",
+    *,
+    autocast: bool = False,
 ) -> MethodRun:
     """Run one method in virtual time, and keep its event log.
+
+    What was interrupted goes on: its results are in `settings.unfinished_of(name)` until the run is over.
 
     Args:
         name: The method, as the experiment calls it.
         settings: Under which conditions; `rate` plays no part.
         watch: Shown how the federation does, while it runs.
         engine: Where training runs; the results do not depend on it.
+        autocast: Whether stacks compute in bfloat16: faster on processors that have it, else slower.
 
     Raises:
-        FedATError: If a setting makes no sense, or the federation fails.
+        FedATError: If a setting makes no sense, the federation fails, or a run under other conditions was
+            interrupted here.
+        OSError: If the folder cannot be written to.
     """
-    settings.out.mkdir(parents=True, exist_ok=True)
+    folder = settings.unfinished_of(name)
     # One event loop hosts all clients; the pool's processes only train.
     fleet = fleet_of(name, settings, _URL).model_copy(update={"num_processes": 1})
     with (
-        TemporaryDirectory(dir=settings.out, prefix=f".{name}-") as folder,
+        unfinished(folder, settings.conditions_of(name)),
+        TemporaryDirectory(dir=folder) as events,
         open_pool(engine, settings.processes) as pool,
     ):
-        store = JsonLinesStore(Path(folder), keeps_bodies=settings.keep_updates)
-        run = run_virtual(_run(name, settings, fleet, pool, store, watch))
-        keep_log(Path(folder) / f"{name}.events.jsonl", settings.log_of(name))
+        store = JsonLinesStore(Path(events), keeps_bodies=settings.keep_updates)
+        work = ResumingExecutor(pool, folder)
+        trainer = CohortEngine(fleet, work, autocast=autocast)
+        run = run_virtual(_run(name, settings, fleet, trainer, store, watch))
+        keep_log(Path(events) / f"{name}.events.jsonl", settings.log_of(name))
     return run
 
 
@@ -68,7 +78,7 @@ async def _run(
     name: str,
     settings: ExperimentSettings,
     fleet: FleetSettings,
-    pool: Executor,
+    trainer: CohortEngine,
     store: JsonLinesStore,
     watch: Watch,
 ) -> MethodRun:
@@ -83,7 +93,7 @@ async def _run(
         finished = asyncio.Event()
         watching = asyncio.create_task(watch(client, finished))
         try:
-            await host(population, 0, CohortEngine(fleet, pool), InlineExecutor(), connect, _LONGEST_POLL_S)
+            await host(population, 0, trainer, InlineExecutor(), connect, _LONGEST_POLL_S)
         finally:
             finished.set()
             await watching

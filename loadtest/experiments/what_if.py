@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, LogDamaged, NotFound
 from fedat_service.federation.events import TaskDelivered, UpdateAccepted, VersionEvaluated
 from fedat_service.federation.tasks import TaskId
-from fedat_service.store.base import Record
-from fedat_service.store.jsonl import read_log
+from fedat_service.store.jsonl import Created, read_log
 from fedat_service.tiering import assign_tiers
 
 _HUNDREDTHS = 100
@@ -50,6 +49,8 @@ class Prediction:
 def recorded(log: Path) -> Recorded:
     """Read latencies and progress off an event log; profiling counts as work like any other.
 
+    Where a log holds several federations, one after the other, it is about the last.
+
     Raises:
         LogDamaged: If the log cannot be read.
         ConfigError: If it holds no update.
@@ -58,16 +59,28 @@ def recorded(log: Path) -> Recorded:
     latencies: dict[str, list[float]] = defaultdict(list)
     evaluated: list[VersionEvaluated] = []
     for entry in read_log(log):
-        event = entry.event if isinstance(entry, Record) else None
+        if isinstance(entry, Created):
+            delivered_s, latencies, evaluated = {}, defaultdict(list), []
+            continue
+        event = entry.event
         if isinstance(event, TaskDelivered):
             delivered_s[event.task] = event.at_s
         elif isinstance(event, UpdateAccepted):
-            latencies[TaskId.parse(event.task).client].append(event.at_s - delivered_s.pop(event.task))
+            if event.task not in delivered_s:
+                raise LogDamaged(f"{log}: an update came for task {event.task!r}, which nobody had fetched")
+            latencies[_client(log, event.task)].append(event.at_s - delivered_s.pop(event.task))
         elif isinstance(event, VersionEvaluated):
             evaluated.append(event)
     if not latencies:
         raise ConfigError(f"{log} holds no update: nothing can be said of its clients' latencies")
     return Recorded(latencies, _versions_per_point(evaluated))
+
+
+def _client(log: Path, task: str) -> str:
+    try:
+        return TaskId.parse(task).client
+    except NotFound as error:
+        raise LogDamaged(f"{log}: {error}") from error
 
 
 def _versions_per_point(evaluated: Sequence[VersionEvaluated]) -> float | None:
@@ -104,7 +117,8 @@ def predict(run: Recorded, max_tiers: int, cohort_size: int) -> list[Prediction]
             )
             for tier in sorted(tiers)
         )
-        version_s = 1 / sum(1 / one for one in round_s)
+        # A tier that takes no time makes versions without end.
+        version_s = 1 / sum(1 / one for one in round_s) if min(round_s) > 0 else 0.0
         point_s = None if run.versions_per_point is None else run.versions_per_point * version_s
         predictions.append(Prediction(num_tiers, round_s, version_s, point_s))
     return predictions

@@ -88,7 +88,7 @@ class Service:
         name, precision = fields.pop("codec", "float32"), fields.pop("precision", 4)
         codec = make_codec(CodecSettings(name=name, precision=precision))
         layers = fields.pop("layers", MANIFEST.layers)
-        entries = model_entries(model or some_model(), MANIFEST, layers, codec)
+        entries = model_entries(model or some_model(), MANIFEST, MANIFEST.select(layers), codec)
         header = {"federation": self.name, "base_version": 0, "num_examples": 10, "entries": entries}
         return encode_bundle(Bundle(**{**header, **fields}))
 

@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from importlib import import_module
 from types import SimpleNamespace
@@ -53,9 +54,37 @@ def test_an_error_of_ours_is_one_line_however_long(failing):
     assert failing(raising(FedATError(message))) == (2, f"error: {message}\n")
 
 
-def test_brackets_in_a_message_survive(failing):
-    message = "shape [3, 4] is not [red]bold[/red], see fedat-service[worker]"
+def test_a_message_is_told_as_it_is(failing):
+    message = "shape [3, 4] is not [red]bold[/red] nor :x:, see fedat-service[worker]"
     assert failing(raising(ConfigError(message))) == (2, f"error: {message}\n")
+
+
+def test_a_file_that_cannot_be_used_is_named(failing, tmp_path):
+    status, told = failing(lambda: (tmp_path / "no" / "file").write_text(""))
+    assert (status, told) == (2, f"error: {tmp_path / 'no' / 'file'}: No such file or directory\n")
+
+
+def test_a_file_that_cannot_take_its_place_is_named_by_that_place(failing, tmp_path):
+    (tmp_path / "draft").write_text("")
+    (tmp_path / "folder").mkdir()
+    status, told = failing(lambda: (tmp_path / "draft").replace(tmp_path / "folder"))
+    assert (status, told) == (2, f"error: {tmp_path / 'folder'}: Is a directory\n")
+
+
+def test_an_error_of_the_system_about_no_file_is_a_defect(failing):
+    with pytest.raises(ConnectionResetError):
+        failing(raising(ConnectionResetError()))
+
+
+def test_modules_of_the_working_directory_can_be_named_as_options(tmp_path):
+    (tmp_path / "own_module.py").write_text("def load():\n    return 7\n")
+    # -P: as an installed command, python does not look into the working directory by itself.
+    program = "from fedat_service.cli import main; main()"
+    words = ["manifest", "--data", "own_module:load"]
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", program, *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "own_module:load must return a Dataset, got int" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -100,3 +129,24 @@ def test_the_doctor_finds_this_build_healthy_and_names_its_codec_backend(command
     status, told = command("doctor")
     assert status == 0
     assert f"backend {DEFAULT.name}" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--rate", "inf"], "setting rate: Input should be a finite number, got inf"),
+        (["--rate", "nan"], "setting rate: .*, got nan"),
+        (["--rate", "0"], "setting rate: .*, got 0"),
+        (["--port", "99999"], "setting port: .*, got 99999"),
+        (["--event-log", "file"], "setting event_log: file is not a folder"),
+        (["--event-log", "file/log"], "setting event_log: no file can be written to file/log: "),
+        (["--event-log", "/proc"], "setting event_log: no file can be written to /proc: "),
+        (["--keep-updates"], "setting keep_updates needs event_log"),
+        (["--host", "192.0.2.1"], "cannot listen on host '192.0.2.1', port 8080: "),
+    ],
+)
+def test_what_a_service_cannot_be_started_with_is_named(command, tmp_path, monkeypatch, words, complaint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=f"^{complaint}"):
+        command("serve", *words)

@@ -1,9 +1,9 @@
 """Settings are read once: command line before environment before files."""
 
 import pytest
-from pydantic import ValidationError
 
 from fedat_service.config import ServiceSettings
+from fedat_service.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +35,49 @@ def test_one_limit_can_come_from_the_environment(monkeypatch):
     assert ServiceSettings().limits.max_wait_s == 20
 
 
-@pytest.mark.parametrize("line", ["colour = 'red'", "rate = 0", "port = 70000"])
-def test_a_wrong_setting_is_an_error(elsewhere, line):
+@pytest.mark.parametrize(
+    "line",
+    ["colour = 'red'", "rate = 0", "rate = inf", "rate = nan", "port = 70000", "limits.max_wait_s = inf"],
+)
+def test_a_wrong_setting_is_named(elsewhere, line):
     (elsewhere / "fedat.toml").write_text(line)
-    with pytest.raises(ValidationError, match=line.split()[0]):
+    with pytest.raises(ConfigError, match=f"setting {line.split()[0]}: ") as refused:
         ServiceSettings()
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("fedat.toml", b"port = = 3"),
+        ("fedat.toml", b"\xff\xfe"),
+        ("fedat.yaml", b"a: ["),
+        ("fedat.yaml", b"- 1"),
+        ("fedat.yaml", b"7"),
+        ("fedat.yaml", b"7: 8"),
+        ("fedat.yaml", b'port: "\xff"'),
+        ("fedat.yaml", b"port: \x00"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_in_one_line(elsewhere, name, content):
+    (elsewhere / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=f"^{name}: ") as refused:
+        ServiceSettings()
+    assert "\n" not in str(refused.value)
+
+
+def test_an_empty_file_says_nothing(elsewhere):
+    (elsewhere / "fedat.yaml").write_text("")
+    (elsewhere / "fedat.toml").write_text("")
+    assert ServiceSettings().port == 8080
+
+
+def test_an_environment_that_makes_no_sense_is_named(monkeypatch):
+    monkeypatch.setenv("FEDAT_LIMITS", "many")
+    with pytest.raises(ConfigError, match="limits"):
+        ServiceSettings()
+
+
+def test_updates_cannot_be_kept_beside_no_log():
+    with pytest.raises(ConfigError, match="keep_updates needs event_log"):
+        ServiceSettings(keep_updates=True)

@@ -1,6 +1,7 @@
 """Virtual time jumps, never waits, and knows a deadlock when it sees one."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -60,3 +61,13 @@ def test_a_deadlock_says_who_waits_where():
 def test_threads_are_forbidden():
     with pytest.raises(ThreadForbidden):
         run_virtual(asyncio.to_thread(print))
+
+
+def test_the_collector_of_garbage_is_left_as_it_was():
+    async def fail():
+        raise ValueError("on purpose")
+
+    before = gc.get_threshold()
+    with pytest.raises(ValueError, match="on purpose"):
+        run_virtual(fail())
+    assert gc.get_threshold() == before

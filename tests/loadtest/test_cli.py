@@ -53,6 +53,25 @@ def test_settings_that_make_no_sense_are_refused(app):
     assert isinstance(result.exception, ConfigError)
 
 
+@pytest.mark.parametrize("words", [["demo"], ["simulate", "sentiment"], ["compare", "sentiment"]])
+@pytest.mark.parametrize(
+    ("out", "complaint"), [("file", "is not a folder"), ("file/in", "no file can be written to")]
+)
+def test_a_folder_that_results_cannot_be_written_to_is_named_at_once(app, tmp_path, words, out, complaint):
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / out)])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith("out: ")
+    assert complaint in str(result.exception)
+
+
+def test_a_figure_cannot_be_a_folder(app, tmp_path):
+    log = tmp_path / "f.events.jsonl"
+    log.write_text("")
+    result = CliRunner().invoke(app, ["what-if", str(log), "--out", str(tmp_path)])
+    assert (result.exit_code, "--out" in result.output) == (2, True)
+
+
 def test_an_unknown_experiment_is_refused(app):
     result = CliRunner().invoke(app, ["compare", "fedat-on-mars"])
     assert isinstance(result.exception, ConfigError)
@@ -102,7 +121,7 @@ def interrupt():
         raise KeyboardInterrupt
 
 
-def test_after_an_interrupt_nothing_finished_is_lost():
+def test_an_interrupt_has_the_status_of_one():
     with pytest.raises(typer.Exit) as left:
         interrupt()
     assert left.value.exit_code == 130

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import httpx
@@ -37,6 +37,7 @@ class FakeService:
         self.at_s: list[float] = []
         self.updates: list[Bundle] = []
         self.status = "training"
+        self.down: dict[str, tuple[str, ...]] = {}
 
     @property
     def calls(self) -> Counter[str]:
@@ -44,7 +45,8 @@ class FakeService:
         return Counter(f"{r.method} {r.url.path.rpartition('/')[2]}" for r in self.requests)
 
     def task(self, number: int = 1, **fields: Any) -> Task:
-        layers = () if fields.get("purpose") == "profile" else self.manifest.layers
+        whole = {"weights": tuple(self.manifest.spans)}
+        up = {} if fields.get("purpose") == "profile" else whole
         return Task(
             **{
                 "task": f"t1.r{number}.s0.c000",
@@ -55,8 +57,10 @@ class FakeService:
                 "round": number,
                 "sync": 0,
                 "base_version": self.version,
-                "fetch_layers": self.manifest.layers,
-                "return_layers": layers,
+                "last": True,
+                "blocks": 1,
+                "down": whole,
+                "up": up,
                 "solver": Solver(),
                 "codec": CODEC,
                 "seed": number,
@@ -65,8 +69,9 @@ class FakeService:
             }
         )
 
-    def bundle(self, **fields: Any) -> bytes:
-        entries = model_entries(self.model, self.manifest, self.manifest.layers, make_codec(CODEC))
+    def bundle(self, names: Collection[str] | None = None, **fields: Any) -> bytes:
+        tensors = self.manifest.tensors if names is None else self.manifest.named(names)
+        entries = model_entries(self.model, self.manifest, tensors, make_codec(CODEC))
         header = {"federation": "f", "version": self.version, "entries": entries}
         return encode_bundle(Bundle(**{**header, **fields}))
 
@@ -107,13 +112,18 @@ class FakeService:
         if not self.tasks:
             return problem(410, "gone")
         task = self.tasks.pop(0)
+        if isinstance(task, Task):
+            self.down[task.task] = task.down.get("weights", ())
         return task if isinstance(task, httpx.Response) else httpx.Response(200, json=task.model_dump())
 
     def _model(self, request: httpx.Request) -> httpx.Response:
-        etag = f'"v{self.version}"'
+        asked = None if "layers" in request.url.params else self.down.get(request.url.params.get("task", ""))
+        is_whole = asked is None or set(asked) == set(self.manifest.spans)
+        etag = f'"v{self.version}{"" if is_whole else asked}"'
         if request.headers.get("if-none-match") == etag:
             return httpx.Response(304, headers={"ETag": etag})
-        return httpx.Response(200, content=self.bundle(), headers={"ETag": etag, "Content-Type": BUNDLE_TYPE})
+        headers = {"ETag": etag, "Content-Type": BUNDLE_TYPE}
+        return httpx.Response(200, content=self.bundle(asked), headers=headers)
 
     def _update(self, request: httpx.Request) -> httpx.Response:
         self.updates.append(parse_bundle(request.content, self.manifest))

@@ -12,7 +12,7 @@ from fedat_service.errors import ManifestError, NotNow, ServiceRefused, Training
 from fedat_service.params import Manifest
 from fedat_service.wire.messages import Evaluation, RegisterClient
 from workers.training.jobs import DueFirst, ExecutorTraining, FutureJob, InlineExecutor
-from workers.training.trainer import EvaluationResult, TrainResult
+from workers.training.trainer import EvaluationResult, Kept, TrainResult
 from workers.worker import Pace, Tally, Worker, check_manifest
 
 
@@ -24,7 +24,7 @@ class Trainer:
         self.seeds = []
         self.took_s = took_s
 
-    def train(self, start, solver, seed):
+    def train(self, start, solver, seed, *rest):
         self.solvers.append(solver)
         self.seeds.append(seed)
         return TrainResult({name: array + np.float32(1) for name, array in start.items()}, 8, {})
@@ -243,9 +243,66 @@ def test_training_that_is_not_done_when_the_round_is_over_is_given_up(work, serv
     assert service.calls["PUT update"] == 0
 
 
+HEAD = {"weights": ("fc.bias",)}
+
+
+class Recording(Trainer):
+    """Keeps what it was given, and counts what it kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.works = []
+
+    def train(self, start, solver, seed, sync, kept):
+        self.works.append((start, sync, kept))
+        count = kept.client.get("count", {"n": np.zeros(1, np.float32)})["n"] + 1
+        return replace(super().train(start, solver, seed), kept=Kept(client={"count": {"n": count}}))
+
+
+def test_what_is_not_fetched_for_a_sync_goes_on_from_where_the_client_left_it(work, service, params):
+    service.tasks = [
+        service.task(1, up=HEAD, last=False),
+        service.task(1, sync=1, task="t1.r1.s1.c000", down=HEAD),
+    ]
+    trainer = Recording()
+    work(trainer)
+    (first, *_), (second, sync, _) = trainer.works
+    assert np.array_equal(second["fc.weight"], first["fc.weight"] + 1)
+    assert np.array_equal(second["fc.bias"], params["fc.bias"])
+    assert (sync.index, sync.last, tuple(sync.fetched)) == (1, True, ("fc.bias",))
+    assert [[entry.tensor.name for entry in bundle.entries] for bundle in service.updates] == [
+        ["fc.bias"],
+        ["fc.weight", "fc.bias"],
+    ]
+
+
+def test_a_client_that_has_lost_its_model_goes_on_from_what_its_round_has(work, service, params):
+    service.tasks = [service.task(1, sync=1, down=HEAD)]
+    trainer = Recording()
+    work(trainer)
+    assert np.array_equal(trainer.works[0][0]["fc.weight"], params["fc.weight"])
+    assert service.calls["GET model"] == 2
+
+
+def test_what_a_client_keeps_is_what_its_last_accepted_training_gave(work, service, refusal):
+    service.tasks = [service.task(n) for n in (1, 2, 3, 4)]
+    service.first["update"] = [
+        httpx.Response(201, json={"task": "t", "accepted": True}),
+        refusal(410, "gone"),
+    ]
+    trainer = Recording()
+    work(trainer)
+    assert [len(kept.client) and int(kept.client["count"]["n"][0]) for _, _, kept in trainer.works] == [
+        0,
+        1,
+        1,
+        2,
+    ]
+
+
 def test_training_that_fails_ends_the_client_with_its_error(work, service):
     class Diverging(Trainer):
-        def train(self, start, solver, seed):
+        def train(self, start, solver, seed, *rest):
             raise TrainingError("fc.weight is NaN")
 
     service.tasks = [service.task()]
@@ -257,9 +314,9 @@ async def test_training_runs_where_the_executor_says(connect, models, service):
     import threading
 
     class Located(Trainer):
-        def train(self, start, solver, seed):
+        def train(self, start, solver, seed, *rest):
             self.thread = threading.current_thread()
-            return super().train(start, solver, seed)
+            return super().train(start, solver, seed, *rest)
 
     service.tasks = [service.task()]
     trainer = Located()

@@ -1,7 +1,7 @@
 """A federation as its clients, its operators and its observers see it."""
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -12,6 +12,7 @@ from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
 from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec
+from fedat_service.wire.complaints import complaint, first_of, place_of
 from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
@@ -32,10 +33,11 @@ from fedat_service.wire.messages import (
     RegisterClient,
     Task,
 )
+from fedat_service.wire.settings import Slot
 from fedat_service.wire.views import ClientView, FederationView, MetricsView, TiersView
 from workers.client.connection import Connection, Request, Response
 from workers.client.exchange import Exchange, Retry, retry_after_s
-from workers.client.models import GlobalModel, Key, ModelCache
+from workers.client.models import GlobalModel, Key, ModelCache, Wanted
 
 Message = TypeVar("Message", bound=BaseModel)
 
@@ -73,7 +75,7 @@ class FedATClient:
         self._exchange = Exchange(connection, retry or Retry(), jitter)
         self._accept_encoding = accept_encoding
         self._held: Key | None = None
-        self._base: GlobalModel | None = None
+        self._base: Params = {}
 
     async def create_federation(self, message: CreateFederation) -> FederationView:
         """Create the federation; the very same message again finds it."""
@@ -82,7 +84,7 @@ class FedATClient:
     async def upload_model(self, params: Params, models: ModelCache) -> None:
         """Send the initial model of a federation that was created with `initial_model="upload"`."""
         header = Bundle(federation=self.federation, version=0, entries=())
-        body = await models.encode(header, params, models.manifest.layers, Float32())
+        body = await models.encode(header, params, Float32())
         await self._put(self._path(MODEL), body)
 
     async def view(self) -> FederationView:
@@ -100,6 +102,11 @@ class FedATClient:
     async def stop(self) -> FederationView:
         """End the federation; its results stay readable."""
         return _read(FederationView, await self._exchange.send(Request("DELETE", self._path(FEDERATION))))
+
+    async def forget(self) -> FederationView:
+        """End the federation and let go of its results: its name is free again."""
+        request = Request("DELETE", self._path(FEDERATION), {"forget": "true"})
+        return _read(FederationView, await self._exchange.send(request))
 
     async def register(self, message: RegisterClient) -> ClientView:
         """Register a client, which reads all codecs there are; the same name again is the same client."""
@@ -132,55 +139,66 @@ class FedATClient:
         return task
 
     async def fetch_model(self, task: Task, models: ModelCache) -> GlobalModel:
-        """Fetch the layers and the version that a task starts from; what the client holds is not sent again.
+        """Fetch what a task begins with; what the client holds is not sent again.
+
+        Raises:
+            ServiceRefused: With status 404 or 410 if the task or the version is over.
+            WireError: If the bytes are not what was asked for.
+        """
+        return await self._fetch_for(task, {"task": task.task}, task.down, models)
+
+    async def fetch_base(self, task: Task, models: ModelCache) -> GlobalModel:
+        """Fetch the whole model that a task begins with, for a client that has lost its own.
 
         Raises:
             ServiceRefused: With status 404 or 410 if the version is gone.
             WireError: If the bytes are not what was asked for.
         """
-        query = {
-            "version": str(task.base_version),
-            "layers": ",".join(task.fetch_layers),
-            "task": task.task,
-        }
-        model = await self._fetch(query, task.fetch_layers, models, make_codec(task.codec))
+        query = {"task": task.task, "layers": ",".join(models.manifest.layers)}
+        return await self._fetch_for(task, query, _whole(models), models)
+
+    async def _fetch_for(
+        self, task: Task, query: dict[str, str], wanted: Wanted, models: ModelCache
+    ) -> GlobalModel:
+        model = await self._fetch(query, wanted, models, make_codec(task.codec))
         if model.version != task.base_version:
             raise WireError(f"asked for version {task.base_version}, got {model.version}", "version")
-        # The cache may forget it while this client trains.
-        self._base = model if _sends_differences(task) else None
+        if _sends_differences(task):
+            # Every tensor as it was last fetched; the cache may forget it while this client trains.
+            self._base = {**(self._base if task.sync else {}), **model.params}
         return model
 
     async def fetch_newest(self, models: ModelCache, codec: Codec) -> GlobalModel:
         """Fetch the newest version of the whole model, which travels in `codec`."""
-        return await self._fetch({}, models.manifest.layers, models, codec)
+        return await self._fetch({}, _whole(models), models, codec)
 
     async def _fetch(
-        self, query: dict[str, str], layers: tuple[str, ...], models: ModelCache, codec: Codec
+        self, query: dict[str, str], wanted: Wanted, models: ModelCache, codec: Codec
     ) -> GlobalModel:
-        held = self._held
-        known = models.get(held) if held is not None and held[0] == layers else None
+        known = models.get(self._held)
         headers = {"Accept": BUNDLE_TYPE, "Accept-Encoding": self._accept_encoding}
-        if held is not None and known is not None:
-            headers |= {"If-None-Match": held[1], "A-IM": DIFFERENCES}
-        limit = max_bundle_bytes(models.manifest, codec, Float32())
+        if self._held is not None and known is not None:
+            headers |= {"If-None-Match": self._held, "A-IM": DIFFERENCES}
+        limit = max_bundle_bytes(models.manifest, codec, Float32(), num_slots=len(wanted))
         request = Request("GET", self._path(MODEL), query, headers, max_bytes=limit)
         answer = await self._exchange.send(request)
         if answer.status != 304:
-            etag = answer.headers.get("etag")
-            self._held = None if etag is None else (layers, etag)
+            self._held = answer.headers.get("etag")
             base = await known if answer.status == 226 and known is not None else None
-            return await models.decode(self._held, answer.body, layers, base)
+            return await models.decode(self._held, answer.body, wanted, base)
         if known is None:
             raise WireError("304 for a model that this client does not hold", "etag")
         return await known
 
-    async def put_update(self, task: Task, params: Params, num_examples: int, models: ModelCache) -> None:
-        """Send a task's result: the layers it asks for. The same bytes again are counted once.
+    async def put_update(
+        self, task: Task, slots: Mapping[Slot, Params], num_examples: int, models: ModelCache
+    ) -> None:
+        """Send a task's result: the tensors it asks for. The same bytes again are counted once.
 
-        Where differences travel, they are taken to the model that was fetched for this task.
+        Where differences travel, they are those to each tensor as it was last fetched.
 
         Raises:
-            WireError: If that model is another version, or a value cannot be carried.
+            WireError: If a tensor was not fetched, or a value cannot be carried.
             ServiceRefused: With status 410 or 404 if the task is over: ask for a new one.
         """
         header = Bundle(
@@ -189,12 +207,8 @@ class FedATClient:
             num_examples=num_examples,
             entries=(),
         )
-        base, self._base = self._base, None
-        if base is not None and base.version != task.base_version:
-            raise WireError(f"the task starts from version {task.base_version}, not {base.version}", "base")
         rng = np.random.default_rng((_ROUNDING_STREAM, task.seed, task.sync))
-        start = None if base is None else base.params
-        body = await models.encode_update(header, params, start, task.return_layers, task.codec, rng)
+        body = await models.encode_update(header, slots, self._base, task.up, task.codec, rng)
         await self._put(self._path(UPDATE, task=task.task), body)
 
     async def put_evaluation(self, task: Task, evaluation: Evaluation) -> None:
@@ -226,16 +240,19 @@ class FedATClient:
         return await self._exchange.send(Request("PUT", path, headers=headers, content=body))
 
 
+def _whole(models: ModelCache) -> Wanted:
+    return {"weights": tuple(tensor.name for tensor in models.manifest.tensors)}
+
+
 def _sends_differences(task: Task) -> bool:
-    return bool(task.return_layers) and (task.codec.name == "qsgd" or task.codec.reference == "base")
+    return task.codec.name == "qsgd" or task.codec.reference == "base"
 
 
 def _read(message: type[Message], answer: Response) -> Message:
     try:
-        return message.model_validate_json(bytes(answer.body))
+        return message.model_validate_json(answer.body)
     except ValidationError as error:
-        first: Any = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
+        first = first_of(error)
         raise WireError(
-            f"the service's {message.__name__} is wrong: {where}: {first['msg']}", where
+            f"the service's {message.__name__} is wrong: {complaint(first)}", place_of(first) or "body"
         ) from error

@@ -41,7 +41,7 @@ class Response:
 
     status: int
     headers: Mapping[str, str]
-    body: bytearray
+    body: bytes | bytearray
 
 
 class Connection(Protocol):
@@ -139,10 +139,10 @@ class AppConnection:
         return Response(exchange.status, exchange.headers, exchange.body)
 
     def _scope(self, request: Request) -> dict[str, Any]:
-        own = {name.lower(): value for name, value in (request.headers or {}).items()}
+        own = {name.lower().encode(): value.encode() for name, value in (request.headers or {}).items()}
         if request.content is not None:
-            own["content-length"] = str(len(request.content))
-        headers = [(name, value) for name, value in self._standard if name.decode() not in own]
+            own[b"content-length"] = b"%d" % len(request.content)
+        headers = [header for header in self._standard if header[0] not in own]
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -153,7 +153,7 @@ class AppConnection:
             "raw_path": request.path.encode(),
             "query_string": urlencode(request.query or {}).encode(),
             "root_path": "",
-            "headers": headers + [(name.encode(), value.encode()) for name, value in own.items()],
+            "headers": [*headers, *own.items()],
             "server": (self._host, 80),
             "client": ("in-process", 0),
         }
@@ -172,7 +172,7 @@ class _AppExchange:
         self._content: bytes | None = request.content or b""
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.body = bytearray()
+        self.body = b""
 
     async def receive(self) -> dict[str, Any]:
         if self._content is None:
@@ -187,6 +187,7 @@ class _AppExchange:
             self.status = message["status"]
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
         else:
+            # A body in one piece, as services send it, is not copied.
             self.body += message.get("body", b"")
 
 
@@ -217,6 +218,8 @@ def _address(url: str) -> httpx.URL:
         raise ConfigError(f"{url!r} is no address: {error}") from error
     if base.scheme not in ("http", "https") or not base.host:
         raise ConfigError(f"the service's address must be http://host:port or https://..., got {url!r}")
+    if base.port is not None and not 0 < base.port < 1 << 16:
+        raise ConfigError(f"{url!r} is no address: ports lie in 1..65535")
     return base
 
 

@@ -101,7 +101,7 @@ class _Patience:
 def _problem(response: Response) -> tuple[str, str]:
     """What is wrong, and which kind of problem it is, as far as the answer says."""
     try:
-        problem = Problem.model_validate_json(bytes(response.body))
+        problem = Problem.model_validate_json(response.body)
     except ValidationError:
         return f"HTTP {response.status}", "unknown"
     return problem.detail, problem.type.rpartition("/")[2]

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Model, Params, to_model
+from fedat_service.params import Manifest, Params, to_model
 from fedat_service.wire.bundle import (
     Bundle,
     Entry,
@@ -20,9 +20,10 @@ from fedat_service.wire.bundle import (
     model_entries,
     parse_bundle,
 )
-from fedat_service.wire.codecs import Codec
+from fedat_service.wire.codecs import Codec, Float32
 from fedat_service.wire.differences import update_entries
-from fedat_service.wire.settings import CodecSettings
+from fedat_service.wire.polyline_numpy import Payload
+from fedat_service.wire.settings import CodecSettings, Slot
 
 T = TypeVar("T")
 
@@ -33,10 +34,13 @@ class GlobalModel:
 
     version: int
     params: Params
+    slots: Mapping[Slot, Params] = field(default_factory=dict)
 
 
-Key = tuple[tuple[str, ...], str]
-"""Which layers, and the entity tag that the service gave them."""
+Wanted = Mapping[Slot, tuple[str, ...]]
+"""Tensors by slot, in manifest order."""
+Key = str
+"""The entity tag that the service gave them."""
 
 
 class ModelCache:
@@ -61,20 +65,20 @@ class ModelCache:
         return None if key is None else self._models.get(key)
 
     async def decode(
-        self, key: Key | None, body: bytearray, layers: tuple[str, ...], base: GlobalModel | None = None
+        self, key: Key | None, body: Payload, wanted: Wanted, base: GlobalModel | None = None
     ) -> GlobalModel:
         """Check a bundle and turn it into parameters, unless that was done under the same key before.
 
         Args:
             key: What it is kept under, if at all.
             body: The bundle.
-            layers: The layers that it must hold.
+            wanted: The tensors that it must hold.
             base: The version that it holds differences to, if it does.
 
         Raises:
-            WireError: If it is not a version of exactly these layers of this federation's model.
+            WireError: If it is not a version of exactly these tensors of this federation's model.
         """
-        work = partial(_decode, body, self.federation, self.manifest, layers, base)
+        work = partial(_decode, body, self.federation, self.manifest, wanted, base)
         if key is None:
             return await self._run(work)
         if key not in self._models:
@@ -88,58 +92,49 @@ class ModelCache:
             self._models.pop(key, None)
             raise
 
-    async def encode(self, bundle: Bundle, params: Params, layers: tuple[str, ...], codec: Codec) -> bytes:
-        """Fill a bundle that has only its header with the tensors of `layers`.
+    async def encode(self, bundle: Bundle, params: Params, codec: Codec) -> bytes:
+        """Fill a bundle that has only its header with a whole model.
 
         Raises:
             ManifestError: If `params` are not a whole model.
             WireError: If a value cannot be carried.
         """
-
-        def entries(model: Model) -> tuple[Entry, ...]:
-            return model_entries(model, self.manifest, layers, codec)
-
-        return await self._run(partial(_encode, bundle, params, self.manifest, entries))
+        return await self._run(partial(_encode, bundle, params, self.manifest, codec))
 
     async def encode_update(
         self,
         bundle: Bundle,
-        params: Params,
-        base: Params | None,
-        layers: tuple[str, ...],
+        slots: Mapping[Slot, Params],
+        base: Params,
+        wanted: Wanted,
         settings: CodecSettings,
         rng: np.random.Generator,
     ) -> bytes:
-        """Fill a bundle that has only its header with the tensors of `layers`, as updates travel.
+        """Fill a bundle that has only its header with a trained model, and with what is sent beside it.
 
         Args:
             bundle: The header.
-            params: The trained model.
-            base: The version it started from, where differences travel.
-            layers: Which layers; if there are none, `params` need not be a model.
-            settings: How tensors become bytes.
+            slots: Values: `weights`, a whole model, and others by tensor.
+            base: The model as it was fetched, where differences travel.
+            wanted: What of the values is sent; without any, they need not be there.
+            settings: How the weights become bytes.
             rng: Rounds what is rounded at random.
 
         Raises:
-            ManifestError: If `params` are not a whole model.
+            ManifestError: If the weights are not a whole model, or a tensor that is wanted is missing.
             WireError: If a value cannot be carried, or the base is missing.
         """
-        manifest = self.manifest
-
-        def entries(update: Model) -> tuple[Entry, ...]:
-            start = None if base is None else to_model(base, manifest)
-            return update_entries(update, start, manifest, layers, settings, rng)
-
-        if not layers:
+        if not wanted:
             return encode_bundle(bundle)
-        return await self._run(partial(_encode, bundle, params, manifest, entries))
+        work = partial(_encode_update, bundle, slots, base, self.manifest, wanted, settings, rng)
+        return await self._run(work)
 
     def _run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
 def _decode(
-    body: bytearray, federation: str, manifest: Manifest, layers: tuple[str, ...], base: GlobalModel | None
+    body: Payload, federation: str, manifest: Manifest, wanted: Wanted, base: GlobalModel | None
 ) -> GlobalModel:
     bundle = parse_bundle(body, manifest)
     if bundle.federation != federation or bundle.version is None:
@@ -149,16 +144,40 @@ def _decode(
         )
     if bundle.base_version != (None if base is None else base.version):
         raise WireError(f"differences to version {bundle.base_version} came unasked", "base_version")
-    sent = {entry.tensor.layer for entry in bundle.entries}
-    if wrong := sent.symmetric_difference(layers):
+    asked = {(slot, name) for slot, names in wanted.items() for name in names}
+    sent = {(entry.slot, entry.tensor.name) for entry in bundle.entries}
+    if wrong := sent.symmetric_difference(asked):
+        slot, name = min(wrong)
         raise WireError(
-            f"layer {min(wrong)!r} {'is missing' if min(wrong) in layers else 'was not asked for'}"
+            f"{slot} of tensor {name!r} {'is missing' if (slot, name) in asked else 'was not asked for'}"
         )
     # Decoding checks every value, as `check_bundle` does.
-    return GlobalModel(bundle.version, decode_bundle(bundle, None if base is None else base.params))
+    slots: dict[Slot, Params] = {**decode_bundle(bundle, None if base is None else base.params)}
+    return GlobalModel(bundle.version, slots.pop("weights", {}), slots)
 
 
-def _encode(
-    bundle: Bundle, params: Params, manifest: Manifest, entries: Callable[[Model], tuple[Entry, ...]]
+def _encode(bundle: Bundle, params: Params, manifest: Manifest, codec: Codec) -> bytes:
+    entries = model_entries(to_model(params, manifest), manifest, manifest.tensors, codec)
+    return encode_bundle(replace(bundle, entries=entries))
+
+
+def _encode_update(
+    bundle: Bundle,
+    slots: Mapping[Slot, Params],
+    base: Params,
+    manifest: Manifest,
+    wanted: Wanted,
+    settings: CodecSettings,
+    rng: np.random.Generator,
 ) -> bytes:
-    return encode_bundle(replace(bundle, entries=entries(to_model(params, manifest))))
+    entries: tuple[Entry, ...] = ()
+    for slot, names in wanted.items():
+        tensors = manifest.named(names)
+        if slot == "weights":
+            update = to_model(slots[slot], manifest)
+            entries += update_entries(update, base, manifest, tensors, settings, rng)
+        elif tensors:
+            part = Manifest(tensors)
+            sent = to_model({name: slots[slot][name] for name in part.spans}, part)
+            entries += model_entries(sent, part, tensors, Float32(), slot)
+    return encode_bundle(replace(bundle, entries=entries))

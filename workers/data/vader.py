@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +58,9 @@ def load_vader(data_dir: Path | None = None) -> Dataset:
     folders = (Path(), Path("data")) if data_dir is None else (data_dir,)
     paths = [path for folder in folders if (path := folder / SDIST).is_file()]
     if not paths:
-        where = "on this machine" if data_dir is None else f"in {data_dir}"
-        raise DataMissing(f"vader is not {where}; {_HOW}")
+        if data_dir is None:
+            raise DataMissing(f"vader is not on this machine; {_HOW}")
+        raise DataMissing(f"vader is not in {data_dir}; {_HOW} -d {quote(str(data_dir))}")
     content = paths[0].read_bytes()
     if (found := hashlib.sha256(content).hexdigest()) != SHA256:
         raise DataDamaged(f"{paths[0]} is not the published file: its sha256 is {found}, not {SHA256}")

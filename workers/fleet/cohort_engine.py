@@ -11,18 +11,17 @@ import torch
 from fedat_service.errors import TrainingError
 from fedat_service.params import Params
 from fedat_service.wire.messages import ClientEvaluation
-from fedat_service.wire.settings import Solver
 from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
-from workers.training.jobs import ClientTraining, Job
+from workers.training.jobs import ClientTraining, Job, Work
 from workers.training.stacked.job import Job as StackedJob
 from workers.training.stacked.job import work_key
 from workers.training.stacked.planning import default_width, plan_stacks
 from workers.training.stacked.stack_trainer import train_stack
 from workers.training.stacked.stacking import NotStackable, stack
 from workers.training.torch_trainer import TorchTrainer
-from workers.training.trainer import EvaluationResult, TrainResult
+from workers.training.trainer import NOTHING_KEPT, EvaluationResult, TrainResult
 
 T = TypeVar("T")
 
@@ -38,9 +37,7 @@ class Assignment:
     """What one client has to train."""
 
     client: int
-    start: Params
-    solver: Solver
-    seed: int
+    work: Work
 
 
 class _Workplace:
@@ -57,23 +54,26 @@ class _Workplace:
         """Which assignments are trained together, by their places."""
         if not assignments:
             return []
-        width = min(_WIDEST, default_width(self._model, assignments[0].solver.batch_size))
+        width = min(_WIDEST, default_width(self._model, assignments[0].work.solver.batch_size))
         return plan_stacks([self._key(one) for one in assignments], width)
 
     def _key(self, one: Assignment) -> Hashable:
-        if isinstance(self._stacked, NotStackable):
+        # A stack does whole rounds that depend on nothing but the model they start from.
+        sync, kept = one.work.sync, one.work.kept
+        whole = sync.index == 0 and sync.last and sync.blocks == 1 and not sync.slots and kept == NOTHING_KEPT
+        if isinstance(self._stacked, NotStackable) or not whole:
             return None
         size = self._population.num_examples(one.client)
-        return work_key(one.solver, size, mixes_examples=self._stacked.mixes_examples)
+        return work_key(one.work.solver, size, mixes_examples=self._stacked.mixes_examples)
 
     def train(self, cohort: Sequence[Assignment], autocast: bool) -> list[TrainResult]:
         if len(cohort) == 1 or isinstance(self._stacked, NotStackable):
-            return [self._trainer(one.client).train(one.start, one.solver, one.seed) for one in cohort]
+            return [self._trainer(one.client).train(*one.work) for one in cohort]
         return train_stack(self._stacked, [self._job(one) for one in cohort], autocast=autocast)
 
     def _job(self, one: Assignment) -> StackedJob:
         inputs, labels = (torch.as_tensor(part) for part in self._population.train_data(one.client))
-        return StackedJob(inputs, labels, one.start, one.solver, one.seed)
+        return StackedJob(inputs, labels, one.work.start, one.work.solver, one.work.seed)
 
     def evaluate(self, client: int, params: Params) -> EvaluationResult:
         return self._trainer(client).evaluate(params)
@@ -166,8 +166,8 @@ class _CohortMember:
         self._engine = engine
         self._client = client
 
-    def train(self, start: Params, solver: Solver, seed: int, due_s: float) -> Job[TrainResult]:
-        return self._engine.train(Assignment(self._client, start, solver, seed))
+    def train(self, work: Work, due_s: float) -> Job[TrainResult]:
+        return self._engine.train(Assignment(self._client, work))
 
     def evaluate(self, params: Params) -> Job[EvaluationResult]:
         return self._engine.evaluate(self._client, params)

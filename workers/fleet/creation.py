@@ -26,9 +26,9 @@ class DescribedModel:
     is_own: bool
 
 
-def describe_model(settings: FleetSettings, seed: int) -> DescribedModel:
-    """Build the model of a fleet, with weights from `seed`, and describe it."""
-    module = build_model(settings.model, load_dataset(settings), seed)
+def describe_model(settings: FleetSettings) -> DescribedModel:
+    """Build the model of a fleet and describe it."""
+    module = build_model(settings.model, load_dataset(settings), settings.seed)
     manifest = ManifestMessage.of(manifest_of(module))
     return DescribedModel(manifest, params_of(module), is_own(settings.model))
 

@@ -35,15 +35,22 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
         keep_freed_memory()
         yield InlineExecutor()
     elif engine == "processes":
-        context = get_context("spawn")
-        with (
-            _single_threaded(),
-            ProcessPoolExecutor(num_processes, context, initializer=keep_freed_memory) as pool,
-        ):
-            yield pool
+        with _single_threaded():
+            pool = ProcessPoolExecutor(num_processes, get_context("spawn"), initializer=_settle)
+            try:
+                yield pool
+            finally:
+                # Who is interrupted waits for what is being computed, not for what has not begun.
+                pool.shutdown(cancel_futures=True)
     else:
         with RayExecutor(num_processes) as ray_pool:
             yield ray_pool
+
+
+def _settle() -> None:
+    """Begin a process of a pool. An interrupt from the keyboard reaches all; whoever started us ends us."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_freed_memory()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from itertools import count
 
 import numpy as np
 from rich.console import Console
+from rich.text import Text
 
 from fedat_service.clock import LoopClock
 from fedat_service.errors import NotNow
@@ -57,7 +58,7 @@ async def _watch(client: FedATClient, console: Console) -> None:
                 text, state = describe(view, evaluated), f"{view.status} {evaluated}"
             except NotNow as error:
                 text = state = str(error)
-            status.update(text)
+            status.update(Text(text))
             if not console.is_terminal and state != shown:
                 console.print(text, highlight=False)
             shown = state

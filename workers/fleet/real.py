@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -26,6 +27,9 @@ def run_client(
 ) -> Tally:
     """Work for a federation until it is finished.
 
+    It waits without a word while there is no work, as before `start_clients` of the federation have joined;
+    `GET /v1/federations/{federation}` says how many there are.
+
     The trainer's first act is to load the federation's model, and it refuses one that is not its own.
 
     Args:
@@ -38,7 +42,7 @@ def run_client(
         retry: How long to insist when the service is out of reach.
 
     Returns:
-        What it did.
+        What it did; a real client has no planned latency, so none of its tasks is late.
 
     Raises:
         ManifestError: If the federation is about another model.
@@ -59,4 +63,5 @@ async def _work(
         client = FedATClient(http, federation, jitter=np.random.default_rng(), retry=retry)
         manifest = (await client.view()).manifest.to_manifest()
         models = ModelCache(federation, manifest, executor, capacity=1)
-        return await worker(client=client, models=models, clock=LoopClock()).run()
+        tally = await worker(client=client, models=models, clock=LoopClock()).run()
+        return replace(tally, late=0)

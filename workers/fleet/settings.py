@@ -54,9 +54,9 @@ class FleetSettings(Strict):
     @model_validator(mode="after")
     def _fits(self) -> "FleetSettings":
         if self.num_processes > self.num_clients:
-            raise ValueError(f"{self.num_processes} processes for {self.num_clients} clients")
+            raise ValueError(f"num_processes must lie in 1..{self.num_clients}, got {self.num_processes}")
         if self.num_unstable > self.num_clients:
-            raise ValueError(f"{self.num_unstable} of {self.num_clients} clients cannot be unstable")
+            raise ValueError(f"num_unstable must lie in 0..{self.num_clients}, got {self.num_unstable}")
         return self
 
     def client_name(self, client: int) -> str:

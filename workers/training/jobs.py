@@ -7,11 +7,19 @@ from concurrent.futures import Executor, Future
 from heapq import heappop, heappush
 from itertools import count
 from threading import Lock
-from typing import ParamSpec, Protocol, TypeVar
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from fedat_service.params import Params
 from fedat_service.wire.settings import Solver
-from workers.training.trainer import EvaluationResult, LocalTrainer, TrainResult
+from workers.training.trainer import (
+    NOTHING_KEPT,
+    ONLY_SYNC,
+    EvaluationResult,
+    Kept,
+    LocalTrainer,
+    Sync,
+    TrainResult,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,10 +42,20 @@ class Job(Protocol[T_co]):
         ...
 
 
+class Work(NamedTuple):
+    """What a client is given to train: the arguments of `LocalTrainer.train`."""
+
+    start: Params
+    solver: Solver
+    seed: int
+    sync: Sync = ONLY_SYNC
+    kept: Kept = NOTHING_KEPT
+
+
 class ClientTraining(Protocol):
     """One client's model and data, wherever they are worked on."""
 
-    def train(self, start: Params, solver: Solver, seed: int, due_s: float) -> Job[TrainResult]:
+    def train(self, work: Work, due_s: float) -> Job[TrainResult]:
         """Start training: see `LocalTrainer.train`; wanted at `due_s`, in federation seconds."""
         ...
 
@@ -115,9 +133,9 @@ class ExecutorTraining:
         self._trainer = trainer
         self._queue = queue
 
-    def train(self, start: Params, solver: Solver, seed: int, due_s: float) -> Job[TrainResult]:
+    def train(self, work: Work, due_s: float) -> Job[TrainResult]:
         """See `ClientTraining`."""
-        return FutureJob(self._queue.submit(due_s, self._trainer.train, start, solver, seed))
+        return FutureJob(self._queue.submit(due_s, self._trainer.train, *work))
 
     def evaluate(self, params: Params) -> Job[EvaluationResult]:
         """See `ClientTraining`: it comes before the client's training, and so before all training."""

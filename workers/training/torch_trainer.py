@@ -9,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from fedat_service.errors import TrainingError
 from fedat_service.params import Params
-from fedat_service.wire.settings import Solver
+from fedat_service.wire.settings import Slot, Solver
 from workers.models.state import load_params, params_of
 from workers.training.batches import PASS_BATCH, Batch, Batches, Course, Data
 from workers.training.contexts import one_thread, seeded
@@ -92,7 +92,8 @@ class TorchTrainer:
             kept = _kept(local, course, sync)
             num_examples = self._num_examples(solver, sync, seen)
         params, slots = params_of(self._model), _asked(to_arrays(local.slots()), sync)
-        for slot, arrays in {"tensor": params, **slots}.items():
+        _require_finite("tensor", params, solver)
+        for slot, arrays in slots.items():
             _require_finite(slot, arrays, solver)
         metrics = {"train_loss": loss.item() / seen} if seen else {}
         return TrainResult(params, num_examples, metrics, slots, kept)
@@ -134,11 +135,11 @@ def _kept(local: LocalSolver, course: Course, sync: Sync) -> Kept:
     return Kept({"batches": course.kept(), **to_arrays(local.for_round())}, for_good)
 
 
-def _asked(slots: Mapping[str, Params], sync: Sync) -> dict[str, Params]:
+def _asked(slots: Mapping[Slot, Params], sync: Sync) -> dict[Slot, Params]:
     """Of what the solver sends, the tensors that are asked for."""
     if sync.up is None:
         return dict(slots)
-    asked: dict[str, Params] = {}
+    asked: dict[Slot, Params] = {}
     for slot in (slot for slot in sync.up if slot != "weights"):
         if slot not in slots:
             raise TrainingError(f"slot {slot!r} is asked for, but the solver sends {sorted(slots) or 'none'}")

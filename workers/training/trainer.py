@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from fedat_service.params import Params
-from fedat_service.wire.settings import Solver
+from fedat_service.wire.settings import Slot, Solver
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Sync:
     last: bool = True
     blocks: int = 1
     fetched: Collection[str] | None = None
-    slots: Mapping[str, Params] = field(default_factory=dict)
-    up: Mapping[str, Collection[str]] | None = None
+    slots: Mapping[Slot, Params] = field(default_factory=dict)
+    up: Mapping[Slot, Collection[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class TrainResult:
     params: dict[str, NDArray[Any]]
     num_examples: int
     metrics: dict[str, float]
-    slots: Mapping[str, Params] = field(default_factory=dict)
+    slots: Mapping[Slot, Params] = field(default_factory=dict)
     kept: Kept = NOTHING_KEPT
 
 

@@ -4,35 +4,27 @@ The work is W1: Fashion-MNIST, 100 clients with 120 training images of two class
 batches of 10, Adam. All start from the same models with the same examples, and every process computes on one
 thread; ours, pfl and Flower have two that train. A `round` is the median without evaluation, the first left
 out; a `job` is a whole process with an evaluation of the clients' 3,000 test images after every round.
-
-Each of the others gets an environment of its own in a folder, made once by venv and pip, as by hand:
-``python -m venv FOLDER/pfl && FOLDER/pfl/bin/python -m pip install pfl==0.6.0 torch==2.13.0``.
 """
 
 import json
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from loadtest.benchmarks.peers.ours import write_data
-from loadtest.benchmarks.peers.workload import PROCESSES
+from loadtest.benchmarks.peers.workload import MODELS, PROCESSES, REPORT_STARTS, Options
 from loadtest.benchmarks.run import Results, measurement
 
-_REQUIREMENTS = {
-    "pfl": ("pfl==0.6.0", "torch==2.13.0"),
-    "flower": ("flwr[simulation]==1.42.0", "torch==2.13.0"),
-}
 _PACKAGE = "loadtest.benchmarks.peers"
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={PROCESSES}")
 _COMMANDS = {
@@ -42,6 +34,7 @@ _COMMANDS = {
     "pfl": (*_TORCHRUN, "-m", f"{_PACKAGE}.pfl_research"),
     "flower": ("-m", f"{_PACKAGE}.flower"),
 }
+_OWN_ENVIRONMENTS = ("pfl", "flower")
 _VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -50,85 +43,102 @@ _VARIABLES = {
     "PYTHONPATH": str(Path(__file__).parents[3]),
 }
 _WORKLOADS = ("cnn_e1", "cnn_e3", "mlp_e3", "logistic_e3")
+_KINDS = ("round", "job")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a contestant; `seconds` are those of a round or of the whole job, as `what` says."""
+    """One run of a contestant; `seconds` are those of a round or of the whole job, as `kind` says."""
 
     contestant: str
     workload: str
-    what: str
+    kind: str
     seconds: float
+    accuracy: float
 
 
-def ratios(runs: Sequence[Run]) -> Results:
-    """Ours over each of the others: medians of the repeats; below one, ours is faster."""
-    seconds: dict[tuple[str, str, str], list[float]] = {}
+def compare(runs: Sequence[Run]) -> Results:
+    """Ours over each of the others: seconds are medians of the repeats, accuracies their means."""
+    groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
-        seconds.setdefault((run.workload, run.what, run.contestant), []).append(run.seconds)
-    medians = {key: median(values) for key, values in seconds.items()}
-    return {
-        f"peers_{workload}_{what}_{ours}_vs_{peer}": measurement(medians[workload, what, ours], baseline)
-        for (workload, what, peer), baseline in medians.items()
-        for ours in ("ours", "ours-bfloat16")
-        if not peer.startswith("ours") and (workload, what, ours) in medians
-    }
+        groups.setdefault((run.workload, run.kind, run.contestant), []).append(run)
+    results = {}
+    for (workload, kind, peer), theirs in groups.items():
+        for name in ("ours", "ours-bfloat16"):
+            ours = groups.get((workload, kind, name))
+            if ours is None or peer.startswith("ours"):
+                continue
+            results[f"peers_{workload}_{kind}_s_{name}_vs_{peer}"] = measurement(
+                median(run.seconds for run in ours), median(run.seconds for run in theirs)
+            )
+            results[f"peers_{workload}_{kind}_accuracy_{name}_vs_{peer}"] = measurement(
+                mean(run.accuracy for run in ours), mean(run.accuracy for run in theirs)
+            )
+    return results
 
 
-def set_up(contestant: str, folder: Path) -> Path:
-    """Make a contestant's environment in `folder`, unless it is there; ours and the loop's is this one.
-
-    Returns:
-        Its Python.
+def python_of(contestant: str, environments: Path) -> Path:
+    """The Python that a contestant runs in: its own environment's, or this one.
 
     Raises:
-        CalledProcessError: If pip cannot install what it needs.
+        BadParameter: If it has no environment in the folder.
     """
-    if contestant not in _REQUIREMENTS:
+    if contestant not in _OWN_ENVIRONMENTS:
         return Path(sys.executable)
-    python, installed = folder / contestant / "bin" / "python", folder / contestant / "installed"
-    if not installed.exists():
-        venv.create(folder / contestant, clear=True, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", *_REQUIREMENTS[contestant]], check=True)  # noqa: S603
-        installed.touch()
+    python = environments / contestant / "bin" / "python"
+    if not python.exists():
+        raise typer.BadParameter(f"there is no {python}: CONTRIBUTING.md says how to make the environments")
     return python
 
 
-def _run(python: Path, contestant: str, workload: str, what: str, options: Sequence[str]) -> Run:
+def _run(python: Path, contestant: str, workload: str, kind: str, options: Options) -> Run:
     """Run a contestant, and show what it says, with the load of the machine before."""
-    model, _, epochs = workload.rpartition("_e")
-    command = [str(python), *_COMMANDS[contestant], "--model", model, "--epochs", epochs, *options]
-    if what == "job":
-        command.append("--evaluate")
+    arguments = [str(python), *_COMMANDS[contestant], *options.as_arguments()]
     load, start_s = os.getloadavg()[0], perf_counter()
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=os.environ | _VARIABLES)  # noqa: S603
+    done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True, env=os.environ | _VARIABLES)  # noqa: S603
     job_s = perf_counter() - start_s
     # Ray's actors may write after us.
-    line = json.loads(next(text for text in done.stdout.splitlines() if text.startswith(b'{"versions"')))
-    round_s = line.pop("round_s")
-    seconds = job_s if what == "job" else round_s
-    told = {"contestant": contestant, "workload": workload, f"{what}_s": seconds, **line, "load": load}
-    sys.stdout.write(json.dumps(told) + "\n")
-    return Run(contestant, workload, what, seconds)
+    lines = done.stdout.decode().splitlines()
+    told: dict[str, Any] = json.loads(next(line for line in lines if line.startswith(REPORT_STARTS)))
+    run = Run(contestant, workload, kind, job_s if kind == "job" else told["round_s"], told["accuracy"])
+    line = asdict(run) | {"seed": options.seed, "load": load, "versions": told["versions"]}
+    sys.stderr.write(json.dumps(line) + "\n")
+    return run
+
+
+def _chosen(text: str, known: Sequence[str]) -> list[str]:
+    names = text.split(",")
+    if strange := set(names).difference(known):
+        raise typer.BadParameter(f"there is no {min(strange)!r}; there are {', '.join(known)}")
+    return names
+
+
+def _options(workload: str, kind: str, data: Path, rounds: int, seed: int) -> Options:
+    model, _, epochs = workload.rpartition("_e")
+    if model not in MODELS or not epochs.isdigit():
+        raise typer.BadParameter(
+            f"a workload is MODEL_eEPOCHS, with {', '.join(MODELS)} for MODEL; got {workload!r}"
+        )
+    return Options(data, model, int(epochs), rounds, seed, evaluate=kind == "job", bfloat16=False)
 
 
 def main(
-    environments: Annotated[Path | None, typer.Option(help="Folder of environments; else made anew.")] = None,
-    contestants: Annotated[str, typer.Option(help="Separated by commas.")] = ",".join(_COMMANDS),
+    environments: Annotated[Path, typer.Argument(help="Folder of environments, as in CONTRIBUTING.md.")],
+    contestants: Annotated[str, typer.Option(help=", ".join(_COMMANDS))] = "ours,loop,pfl,flower",
     workloads: Annotated[str, typer.Option(help="MODEL_eEPOCHS.")] = ",".join(_WORKLOADS),
-    what: Annotated[str, typer.Option(help="round, job or both.")] = "round",
+    kinds: Annotated[str, typer.Option(help=", ".join(_KINDS))] = "round",
     rounds: int = 20,
-    repeats: int = 2,
-    seed: int = 0,
+    repeats: Annotated[int, typer.Option(help="Each has a seed of its own, from 0.")] = 3,
 ) -> None:
-    """Compare, one contestant after the other in every repeat; the last line has the ratios."""
-    names = contestants.split(",")
+    """Compare, one contestant after the other in every repeat; prints {name: {value, baseline, ratio}}."""
+    pythons = {name: python_of(name, environments) for name in _chosen(contestants, tuple(_COMMANDS))}
+    works = list(product(workloads.split(","), _chosen(kinds, _KINDS)))
+    runs = []
     with TemporaryDirectory() as folder:
-        data = Path(folder) / "examples.npz"
-        write_data(data, seed)
-        pythons = {name: set_up(name, environments or Path(folder)) for name in names}
-        options = ("--data", str(data), "--rounds", str(rounds), "--seed", str(seed))
-        every = product(workloads.split(","), what.split(","), range(repeats), names)
-        runs = [_run(pythons[name], name, work, kind, options) for work, kind, _, name in every]
-    sys.stdout.write(json.dumps(ratios(runs)) + "\n")
+        for seed in range(repeats):
+            tasks = [_options(*work, Path(folder) / f"{seed}.npz", rounds, seed) for work in works]
+            write_data(tasks[0])
+            for work, options in zip(works, tasks, strict=True):
+                runs += [_run(python, name, *work, options) for name, python in pythons.items()]
+            tasks[0].data.unlink()
+    sys.stdout.write(json.dumps(compare(runs), indent=2) + "\n")

@@ -15,10 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
+MODELS = ("cnn", "mlp", "logistic")
 CLIENTS, COHORT, PROCESSES = 100, 10, 2
 BATCH, LR = 10, 1e-3
 EVALUATION_BATCH = 100
 """The fastest for a plain CNN on a processor; larger ones leave the cache."""
+
+REPORT_STARTS = '{"versions"'
+"""How the one line of a contestant begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,18 @@ class Options:
     evaluate: bool
     bfloat16: bool
 
+    def as_arguments(self) -> list[str]:
+        """What `read_options` reads."""
+        named = {name: getattr(self, name) for name in self.__slots__}
+        switches = [f"--{name}" for name, value in named.items() if value is True]
+        return switches + [f"--{n}={value}" for n, value in named.items() if not isinstance(value, bool)]
+
 
 def read_options() -> Options:
     """Read a contestant's command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", choices=("cnn", "mlp", "logistic"), required=True)
+    parser.add_argument("--model", choices=MODELS, required=True)
     for number in ("--epochs", "--rounds", "--seed"):
         parser.add_argument(number, type=int, required=True)
     for switch in ("--evaluate", "--bfloat16"):

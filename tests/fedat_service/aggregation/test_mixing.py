@@ -9,6 +9,7 @@ from fedat_service.errors import ManifestError, RuleError
 from fedat_service.params import Model
 
 COLD_STARTS = ("literal", "smoothed", "reported")
+MIXINGS = ("inverse-frequency", "uniform")
 TIERS = st.lists(st.tuples(st.integers(0, 2**60), st.booleans()), min_size=1, max_size=20)
 COUNTS = st.lists(st.integers(0, 1000), min_size=1, max_size=20)
 VALUES = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=4)
@@ -50,25 +51,25 @@ def test_arrivals_give_the_golden_global_models(golden):
         assert mix_tiers(tier_models, weights).floats.tolist() == np.float32(step["w_global"]).tolist()
 
 
-@given(TIERS, st.sampled_from(COLD_STARTS))
-def test_weights_are_a_distribution(tiers, cold_start):
+@given(TIERS, st.sampled_from(COLD_STARTS), st.sampled_from(MIXINGS))
+def test_weights_are_a_distribution(tiers, cold_start, mixing):
     counts, parked = zip(*tiers, strict=True)
-    p = tier_weights(counts, cold_start, parked)
+    p = tier_weights(counts, cold_start, parked, mixing)
     assert p.shape == (len(tiers),)
     assert (p >= 0).all()
     assert abs(p.sum() - 1) <= 1e-9
 
 
-@given(TIERS, st.sampled_from(COLD_STARTS))
-def test_the_rule_holds_among_the_tiers_that_are_not_parked(tiers, cold_start):
+@given(TIERS, st.sampled_from(COLD_STARTS), st.sampled_from(MIXINGS))
+def test_the_rule_holds_among_the_tiers_that_are_not_parked(tiers, cold_start, mixing):
     counts, parked = zip(*tiers, strict=True)
     live = [m for m, is_parked in enumerate(parked) if not is_parked]
     expected = np.zeros(len(tiers))
     if live:
-        expected[live] = tier_weights([counts[m] for m in live], cold_start)
+        expected[live] = tier_weights([counts[m] for m in live], cold_start, mixing=mixing)
     else:
-        expected = tier_weights(counts, cold_start)
-    assert tier_weights(counts, cold_start, parked).tolist() == expected.tolist()
+        expected = tier_weights(counts, cold_start, mixing=mixing)
+    assert tier_weights(counts, cold_start, parked, mixing).tolist() == expected.tolist()
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=20))
@@ -79,6 +80,16 @@ def test_reported_is_the_printed_rule_once_every_tier_has_reported(counts):
 @given(COUNTS)
 def test_smoothed_is_the_printed_rule_with_one_more_update_everywhere(counts):
     assert tier_weights(counts, "smoothed").tolist() == tier_weights([n + 1 for n in counts]).tolist()
+
+
+@given(COUNTS)
+def test_uniform_weights_do_not_depend_on_the_counts(counts):
+    assert tier_weights(counts, mixing="uniform").tolist() == [1 / len(counts)] * len(counts)
+
+
+def test_uniform_weights_are_those_of_the_tiers_that_have_reported():
+    weights = tier_weights([9, 0, 1, 0], "reported", [False, False, False, True], "uniform")
+    assert weights.tolist() == [0.5, 0, 0.5, 0]
 
 
 @pytest.mark.parametrize("cold_start", COLD_STARTS)

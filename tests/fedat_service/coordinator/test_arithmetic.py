@@ -21,7 +21,7 @@ from fedat_service.federation.events import (
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import initial_state, next_deadline_s, versions_in_use
 from fedat_service.federation.transition import transition
-from fedat_service.params import Model, initial_model
+from fedat_service.params import Model, initial_model, to_params
 from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.differences import update_entries
@@ -72,12 +72,12 @@ class Federation:
         self.log.append((event, update))
         for effect in effects:
             match effect:
-                case AddUpdate(tier, weight):
-                    self.arrays.add(tier, update, weight)
-                case DropRound(tier):
-                    self.arrays.drop(tier)
+                case AddUpdate():
+                    self.arrays.add(effect, update)
+                case DropRound():
+                    self.arrays.drop(effect)
                 case MakeVersion():
-                    self.models.append(self.arrays.make_version(effect))
+                    self.models.append(self.arrays.make_version(effect).model)
         if isinstance(event, VersionPublished):
             self.arrays.keep_only(versions_in_use(self.state))
 
@@ -123,9 +123,11 @@ def update_of(one, rng, base_version):
     values = rng.standard_normal(spec.manifest.num_floats).astype(np.float32)
     values[spec.manifest.spans["norm.running_var"]] = rng.uniform(0, 1, 5)
     model = Model(values, rng.integers(0, 1000, 1))
-    sent, codec = one.arrays.version(base_version, one.state.version), make_codec(spec.method.codec)
+    sent, codec = one.arrays.version(base_version, one.state.version).model, make_codec(spec.method.codec)
     base = Model(codec.decode(codec.encode(sent.floats), sent.floats.size), sent.integers)
-    entries = update_entries(model, base, spec.manifest, spec.manifest.layers, spec.method.codec, rng)
+    entries = update_entries(
+        model, to_params(base, spec.manifest), spec.manifest, spec.manifest.tensors, spec.method.codec, rng
+    )
     return Bundle(federation="f", base_version=base_version, num_examples=1, entries=entries)
 
 

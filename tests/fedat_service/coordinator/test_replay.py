@@ -1,4 +1,5 @@
 import json
+import re
 
 import httpx
 import pytest
@@ -112,10 +113,66 @@ async def test_a_line_that_cannot_be_is_named(logged, line, where):
         list(replay(log, verify=True))
 
 
+GARBAGE = (None, True, -1, 0, 1.5, float("inf"), 2**70, "x", "t1.r1.s0.a", [], [1, 1], {"a": 1})
+
+
+def damaged(lines):
+    """The first line of every kind: a field lost, other or one more; the line lost, twice, or cut short."""
+    kinds = [json.loads(line)["kind"] for line in lines]
+    for i, line in enumerate(lines):
+        if kinds[i] in kinds[:i]:
+            continue
+        record = json.loads(line)
+        others = [{k: v for k, v in record.items() if k != name} for name in record]
+        others += [{**record, name: value} for name in (*record, "more") for value in GARBAGE]
+        if (definition := record.get("definition")) is not None:
+            changes = [{**definition, name: value} for name in (*definition, "more") for value in GARBAGE]
+            others += [{**record, "definition": change} for change in changes]
+        for other in others:
+            yield [*lines[:i], json.dumps(other), *lines[i + 1 :]]
+        yield [*lines[:i], *lines[i + 1 :]]
+        yield [*lines[:i], line, line, *lines[i + 1 :]]
+        yield [*lines[:i], line[:-5], *lines[i + 1 :]]
+
+
+async def test_whatever_a_log_holds_it_is_played_or_its_line_is_named(logged):
+    log = await logged()
+    lines = log.read_text().splitlines()
+    observed = {"kind": "version_evaluated", "at_s": 9.0, "version": 1, "num_clients": 1, "num_examples": 4}
+    observed |= {"accuracy": 0.5, "loss": 1.0, "client_accuracy_variance": 0.0, "tier_accuracies": [0.5]}
+    told = {"kind": "client_evaluated", "at_s": 9.0, "task": "t1.r3.s0.a", "num_examples": 4, "correct": 2}
+    lines += [json.dumps(one) for one in (observed, {**told, "loss": 1.0})]
+    lines += ['{"kind": "stopped", "at_s": 9.0, "reason": "x"}']
+    complaints = []
+    for changed in damaged(lines):
+        log.write_text("\n".join(changed) + "\n")
+        try:
+            list(replay(log, verify=True))
+        except LogDamaged as error:
+            complaints.append(str(error))
+    assert len(complaints) > 300
+    assert [one for one in complaints if not re.match(r"[^\n]*, line \d+: [^\n]*$", one)] == []
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe", b"[" * 100_000, b"", b"9" * 5000, b"\x00"])
+def test_a_line_that_is_no_json_is_named(tmp_path, line):
+    log = tmp_path / "f.events.jsonl"
+    log.write_bytes(line + b"\n")
+    with pytest.raises(LogDamaged, match="line 1: "):
+        list(replay(log, verify=False))
+
+
+def test_a_log_that_holds_nothing_is_told(tmp_path):
+    log = tmp_path / "f.events.jsonl"
+    log.write_text("")
+    with pytest.raises(LogDamaged, match="holds nothing"):
+        list(replay(log, verify=False))
+
+
 def test_a_log_must_begin_with_its_federation(tmp_path):
     log = tmp_path / "f.events.jsonl"
     log.write_text('{"kind": "stopped", "at_s": 1.0, "reason": "x"}\n')
-    with pytest.raises(LogDamaged, match="does not begin"):
+    with pytest.raises(LogDamaged, match="line 1: a log begins with"):
         list(replay(log, verify=False))
 
 

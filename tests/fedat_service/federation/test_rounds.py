@@ -4,7 +4,7 @@ import pytest
 
 from fedat_service.aggregation.asynchronous import Blend
 from fedat_service.errors import Gone, RequestError
-from fedat_service.federation.effects import AddUpdate, WakeClients
+from fedat_service.federation.effects import WakeClients
 from fedat_service.federation.events import ClientReturned, TaskDelivered, UpdateAccepted, VersionPublished
 from fedat_service.federation.state import next_deadline_s, ready_lease, versions_in_use
 
@@ -40,7 +40,7 @@ def test_every_update_makes_a_version_and_another_client_starts_from_it(drive):
     driver = solo(drive)
     first, second = at_work(driver)
     added, made = driver.update(first, 3.0)
-    assert added == AddUpdate(1, 1.0)
+    assert (added.tier, added.weight) == (1, 1.0)
     assert (made.version, made.num_updates, made.num_examples, made.weights) == (1, 1, 10, (1.0,))
     assert made.blend == Blend(0.6, 0.4)
     assert at_work(driver)[0] == second
@@ -139,14 +139,14 @@ def test_a_buffer_makes_one_version_of_its_updates(drive):
     slow, _ = at_work(driver)
     for _ in range(2):
         effects = driver.send(at_work(driver)[1], 1.0)
-        assert effects == (AddUpdate(1, 1.0), WakeClients((at_work(driver)[1],)))
+        assert effects[1:] == (WakeClients((at_work(driver)[1],)),)
     assert (driver.state.version, driver.state.update_counts) == (0, (0,))
     _, made = driver.send(at_work(driver)[1], 2.0)
     assert (made.version, made.num_updates, made.num_examples) == (1, 3, 30)
     assert made.blend == Blend(1.0, 1.0, ((0, -1.0),))
     driver.publish(2.0)
     assert driver.state.update_counts == (1,)
-    assert driver.send(slow, 3.0)[0] == AddUpdate(1, 2**-0.5)
+    assert driver.send(slow, 3.0)[0].weight == 2**-0.5
 
 
 def test_versions_that_buffered_updates_started_from_stay_until_they_are_counted(drive):

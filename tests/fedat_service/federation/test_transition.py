@@ -48,9 +48,19 @@ def test_a_round_closes_with_its_last_update(drive):
     first, second = driver.state.tiers[0].rounds[0].cohort
     driver.deliver(first, 1.0)
     driver.deliver(second, 1.0)
-    assert driver.update(first, 3.0) == (AddUpdate(1, 10),)
-    made = MakeVersion(1, 1, weights=(1.0,), update_counts=(1,), num_updates=2, num_examples=20)
-    assert driver.update(second, 4.0) == (AddUpdate(1, 10), made)
+    assert driver.update(first, 3.0) == (AddUpdate(1, 10, round=1),)
+    made = MakeVersion(
+        version=1,
+        tier=1,
+        weights=(1.0,),
+        update_counts=(1,),
+        num_updates=2,
+        num_examples=20,
+        num_clients=3,
+        rounds=(1,),
+        cycle=driver.state.spec.first_cycle,
+    )
+    assert driver.update(second, 4.0) == (AddUpdate(1, 10, round=1), made)
     assert driver.state.version == driver.state.published == 1
     assert driver.state.tiers[0].rounds[0].base_version == 1
 
@@ -70,7 +80,7 @@ def test_uniform_weighting_counts_every_update_once(drive):
         method={"participation": {"name": "fedavg", "weighting": "uniform"}}, rounds={"start_clients": 1}
     )
     driver.register("a", num_examples=99)
-    assert driver.update("a", 1.0, num_examples=99)[0] == AddUpdate(1, 1)
+    assert driver.update("a", 1.0, num_examples=99)[0] == AddUpdate(1, 1, round=1)
 
 
 def test_tiers_go_on_without_each_other(two_tiers):
@@ -101,7 +111,7 @@ def test_without_a_quorum_the_round_is_abandoned_and_opened_afresh(drive):
     driver.register(*ABC)
     driver.update("a", 1.0)
     effects = driver.deadline()
-    assert effects == (DropRound(1), WakeClients(("a",)))
+    assert effects == (DropRound(1, round=1), WakeClients(("a",)))
     assert driver.state.version == 0
     assert driver.task("a") == "t1.r2.s0.a"
 

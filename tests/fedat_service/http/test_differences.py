@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedat_service.params import Model
+from fedat_service.params import Model, to_params
 from fedat_service.wire.bundle import Bundle, decode_model, encode_bundle
 from fedat_service.wire.differences import update_entries
 from fedat_service.wire.settings import CodecSettings
@@ -19,7 +19,9 @@ def moved(model, seed):
 
 def update(service, to, base, settings=SENT):
     manifest = service.manifest
-    entries = update_entries(to, base, manifest, manifest.layers, settings, np.random.default_rng(0))
+    entries = update_entries(
+        to, to_params(base, manifest), manifest, manifest.tensors, settings, np.random.default_rng(0)
+    )
     return encode_bundle(Bundle(service.name, entries, base_version=0, num_examples=10))
 
 
@@ -48,7 +50,7 @@ async def test_differences_are_taken_where_the_federation_does_so(service):
     base = decode_model(await service.model(), service.manifest)
     answer = await service.put(task, update(service, moved(base, 1), base))
     assert answer.status_code == 422
-    assert "came as base Polyline(precision=4, layout='plain')" in answer.json()["detail"]
+    assert "came as polyline, precision 4, layout plain, reference base" in answer.json()["detail"]
 
 
 async def test_a_client_may_send_values_all_the_same(service):

@@ -60,17 +60,18 @@ async def test_fedavg_s_model_is_the_mean_of_its_cohort(service):
     assert (await floats(service) == 2.0).all()
 
 
-async def test_fedat_mixes_what_its_tiers_last_made(service):
-    await start(service, "fedat", cold_start="reported")
+@pytest.mark.parametrize(("mixing", "weights"), [("inverse-frequency", [0.4, 0.6]), ("uniform", [0.5, 0.5])])
+async def test_fedat_mixes_what_its_tiers_last_made(service, mixing, weights):
+    await start(service, "fedat", mixing=mixing, cold_start="reported")
     await profile(service)
     for fast, slow in ((1.0, 2.0), (3.0, 5.0)):
         for name, value in zip(NAMES, (fast, fast, slow, slow), strict=True):
             await send(service, await task_of(service, name), value)
     for name in ("a", "b"):
         await send(service, await task_of(service, name), 8.0)
-    # T = (3, 2): the slow tier's model counts 3/5.
-    np.testing.assert_allclose(await floats(service), 0.4 * 8 + 0.6 * 5, rtol=1e-6)
-    assert (await service.get("")).json()["weights"] == [0.4, 0.6]
+    # T = (3, 2): by eq. 3 the slow tier's model counts 3/5.
+    np.testing.assert_allclose(await floats(service), weights[0] * 8 + weights[1] * 5, rtol=1e-6)
+    assert (await service.get("")).json()["weights"] == weights
 
 
 async def test_tifl_s_model_is_the_mean_of_the_one_cohort_that_was_drawn(service):

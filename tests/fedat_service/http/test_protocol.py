@@ -45,7 +45,7 @@ async def test_a_task_stays_the_same_until_it_is_done(service):
     (task,) = await service.started("a")
     again = (await service.task("a")).json()
     assert again["task"] == task
-    assert again["return_layers"] == list(service.manifest.layers)
+    assert again["up"] == {"weights": [tensor.name for tensor in service.manifest.tensors]}
     await service.put(task, service.update())
     assert (await service.task("a")).json()["task"] != task
 
@@ -149,7 +149,7 @@ async def test_five_tiers_form_from_measured_latency_and_train(service):
     await service.register(*names)
     for name in names:
         task = (await service.task(name)).json()
-        assert (task["purpose"], task["return_layers"]) == ("profile", [])
+        assert (task["purpose"], task["up"]) == ("profile", {})
         service.clock.time_s += 10 - int(name[1])
         await service.put(task["task"], service.update(layers=()))
     tiers = (await service.get("/tiers")).json()["tiers"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedat_service.params import Manifest, Model, TensorSpec
+from fedat_service.params import Manifest, Model, TensorSpec, to_params
 from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle, model_entries, parse_bundle
 from fedat_service.wire.codecs import Float32
 from fedat_service.wire.differences import update_entries
@@ -40,16 +40,16 @@ def model_of(weights, others=OTHERS, count=3):
 
 def update(base, to, uniforms, *, version=0, others=OTHERS, levels=2, **header):
     settings = CodecSettings(name="qsgd", levels=levels)
-    start = model_of(base)
+    start = to_params(model_of(base), MANIFEST)
     entries = update_entries(
-        model_of(to, others), start, MANIFEST, MANIFEST.layers, settings, Uniforms(uniforms)
+        model_of(to, others), start, MANIFEST, MANIFEST.tensors, settings, Uniforms(uniforms)
     )
     fields = {"federation": "f", "base_version": version, "num_examples": 10, "entries": entries, **header}
     return encode_bundle(Bundle(**fields))
 
 
 def initial(weights):
-    entries = model_entries(model_of(weights), MANIFEST, MANIFEST.layers, Float32())
+    entries = model_entries(model_of(weights), MANIFEST, MANIFEST.tensors, Float32())
     return encode_bundle(Bundle(federation="f", version=0, entries=entries))
 
 
@@ -146,13 +146,17 @@ def changed(body, at, **members):
 GOOD = update([1, 1], [2, 1], [0, 0])
 NAN = np.array(np.nan, "<f4").tobytes()
 WRONG = {
-    "other levels": (update([1, 1], [2, 1], [0, 0], levels=3), "fc.weight", "or base Qsgd"),
+    "other levels": (
+        update([1, 1], [2, 1], [0, 0], levels=3),
+        "fc.weight",
+        "takes qsgd, levels 2, reference base",
+    ),
     "values": (
         encode_bundle(
-            Bundle("f", model_entries(model_of([2, 1]), MANIFEST, MANIFEST.layers, Float32()), None, 0, 10)
+            Bundle("f", model_entries(model_of([2, 1]), MANIFEST, MANIFEST.tensors, Float32()), None, 0, 10)
         ),
         "fc.weight",
-        "came as absolute Float32",
+        "came as float32",
     ),
     "reference": (changed(GOOD, 0, reference="absolute"), "entries[0].reference", "has reference 'base'"),
     "differences of statistics": (
@@ -163,7 +167,7 @@ WRONG = {
     "quantised statistics": (
         changed(GOOD, 1, codec=Qsgd(2), reference="base", payload=bytes(6)),
         "norm.var",
-        "takes absolute Float32() or base None",
+        "takes float32",
     ),
     "too few bytes": (changed(GOOD, 0, payload=bytes(4)), "entries[0].nbytes", "takes 5 to 5 bytes"),
     "too many bytes": (changed(GOOD, 0, payload=bytes(6)), "entries[0].nbytes", "takes 5 to 5 bytes"),
@@ -198,9 +202,11 @@ async def test_who_holds_the_version_before_is_sent_the_step(service):
     bundle = parse_bundle(step.content, MANIFEST)
     assert (bundle.version, bundle.base_version) == (1, 0)
     assert [entry.reference for entry in bundle.entries] == ["base", "absolute", "absolute"]
-    reached = decode_bundle(bundle, decode_bundle(parse_bundle(first.content, MANIFEST)))
+    reached = decode_bundle(bundle, decode_bundle(parse_bundle(first.content, MANIFEST))["weights"])[
+        "weights"
+    ]
     whole = await service.get("/model")
-    expected = decode_bundle(parse_bundle(whole.content, MANIFEST))
+    expected = decode_bundle(parse_bundle(whole.content, MANIFEST))["weights"]
     assert {name: value.tolist() for name, value in reached.items()} == {
         name: value.tolist() for name, value in expected.items()
     }

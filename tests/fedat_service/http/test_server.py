@@ -1,8 +1,8 @@
 """The real server process: it starts, answers, and leaves in good order."""
 
 import json
+import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,18 +13,14 @@ from http.client import HTTPConnection
 import numpy as np
 import pytest
 
+from fedat_service.errors import ConfigError
+from fedat_service.http.server import listen, port_of
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle, decode_model, encode_bundle, model_entries, parse_bundle
 from fedat_service.wire.codecs import Float32
 from fedat_service.wire.messages import BUNDLE_TYPE, CreateFederation, ManifestMessage, TensorMessage
 
 pytestmark = pytest.mark.e2e
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def call(port: int, method: str, path: str, body: object = None) -> tuple[int, dict[str, str], bytes]:
@@ -38,24 +34,24 @@ def call(port: int, method: str, path: str, body: object = None) -> tuple[int, d
         connection.close()
 
 
-def ready(port: int) -> bool:
-    try:
-        return call(port, "GET", "/readyz")[0] == 200
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def server(tmp_path):
-    port = free_port()
-    command = [sys.executable, "-m", "fedat_service.cli", "serve", "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, "--event-log", str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    while not ready(port):
+    command = [
+        sys.executable,
+        "-m",
+        "fedat_service.cli",
+        "serve",
+        "--port",
+        "0",
+        "--event-log",
+        str(tmp_path),
+    ]
+    with (tmp_path / "told").open("w") as told:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
+    while not (announced := re.search(r"http://127\.0\.0\.1:(\d+) ", (tmp_path / "told").read_text())):
         assert process.poll() is None, "the server ended before it was ready"
         time.sleep(0.05)
-    yield port, process
+    yield int(announced[1]), process
     process.kill()
     process.wait()
 
@@ -96,7 +92,7 @@ def test_a_large_model_goes_up_and_comes_down_as_it_was(server):
     assert call(port, "POST", "/v1/federations", message.model_dump(mode="json", exclude_none=True))[0] == 201
     values = np.random.default_rng(0).normal(size=200_000).astype(np.float32)
     layers = manifest.to_manifest()
-    entries = model_entries(Model(values, np.empty(0, np.int64)), layers, layers.layers, Float32())
+    entries = model_entries(Model(values, np.empty(0, np.int64)), layers, layers.tensors, Float32())
     body = encode_bundle(Bundle("f", entries, version=0))
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         for status in (201, 200):
@@ -133,3 +129,19 @@ def test_a_wrong_setting_is_named():
     assert answer.returncode == 2
     assert "rate" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_a_port_that_is_taken_is_named():
+    with closing(listen("127.0.0.1", 0)[0]) as taken:
+        port = port_of(taken)
+        with pytest.raises(ConfigError, match=f"host '127.0.0.1', port {port}: Address already in use"):
+            listen("127.0.0.1", port)
+
+
+def test_all_addresses_of_a_host_have_the_same_port():
+    sockets = listen("localhost", 0)
+    ports = {port_of(one) for one in sockets}
+    for one in sockets:
+        one.close()
+    assert len(ports) == 1
+    assert ports != {0}

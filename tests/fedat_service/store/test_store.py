@@ -35,6 +35,16 @@ async def test_federations_do_not_mix(store):
         await store.append("h", [Record(EVENTS[0])])
 
 
+async def test_a_forgotten_federation_must_be_created_again(store):
+    await store.create("f", "{}")
+    await store.forget("f")
+    await store.forget("f")
+    with pytest.raises(NotFound, match="'f'"):
+        await store.append("f", [Record(EVENTS[0])])
+    await store.create("f", "{}")
+    await store.append("f", [Record(EVENTS[0])])
+
+
 async def test_memory_keeps_the_newest_events_in_order():
     store = MemoryStore(capacity=2)
     await store.create("f", "{}")

@@ -20,7 +20,7 @@ CODECS = [Float32(), Float16(), Polyline(4, "pairs"), Polyline(6, "flat"), Polyl
 
 
 def update(codec):
-    entries = model_entries(initial_model(MANIFEST, seed=1), MANIFEST, MANIFEST.layers, codec)
+    entries = model_entries(initial_model(MANIFEST, seed=1), MANIFEST, MANIFEST.tensors, codec)
     return Bundle(federation="mnist", entries=entries, base_version=7, num_examples=60)
 
 

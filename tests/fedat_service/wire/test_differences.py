@@ -37,7 +37,8 @@ BASE, UPDATE = drawn(1), drawn(2)
 
 def entries(update=UPDATE, base=BASE, layers=MANIFEST.layers, seed=0, **fields):
     settings = CodecSettings(**{"name": "qsgd", **fields})
-    return update_entries(update, base, MANIFEST, layers, settings, np.random.default_rng(seed))
+    start, tensors = None if base is None else to_params(base, MANIFEST), MANIFEST.select(layers)
+    return update_entries(update, start, MANIFEST, tensors, settings, np.random.default_rng(seed))
 
 
 def body(found):
@@ -109,7 +110,7 @@ def test_who_holds_a_version_reaches_the_next_bit_for_bit(seed):
     settings = CodecSettings(name="qsgd", levels=3, directions="both")
     model, found = stepped(BASE, UPDATE, MANIFEST, settings, np.random.default_rng(seed))
     body = encode_bundle(Bundle(federation="f", entries=found, version=5, base_version=4))
-    params = decode_bundle(parse_bundle(body, MANIFEST), to_params(BASE, MANIFEST))
+    params = decode_bundle(parse_bundle(body, MANIFEST), to_params(BASE, MANIFEST))["weights"]
     assert to_model(params, MANIFEST).digest() == model.digest()
     assert model.floats[SPANS["norm.var"]].tolist() == UPDATE.floats[SPANS["norm.var"]].tolist()
 
@@ -135,9 +136,9 @@ def test_differences_on_the_grid_lose_nothing(precision):
     found = entries(update, precision=precision, **GRID)
     assert [entry.reference for entry in found] == ["base", "base", "absolute", "base"]
     base = to_params(BASE, MANIFEST)
-    based = decode_bundle(parse_bundle(body(found), MANIFEST), base)
+    based = decode_bundle(parse_bundle(body(found), MANIFEST), base)["weights"]
     plain = entries(update, name="polyline", precision=precision)
-    absolute = decode_bundle(parse_bundle(body(plain), MANIFEST))
+    absolute = decode_bundle(parse_bundle(body(plain), MANIFEST))["weights"]
     assert to_model(based, MANIFEST).digest() == to_model(absolute, MANIFEST).digest()
     assert len(body(found)) < 0.8 * len(body(plain))
 
@@ -158,7 +159,7 @@ def test_integers_too_far_apart_for_a_difference_go_as_they_are():
 @pytest.mark.parametrize("fields", [{"name": "float32"}, {"name": "polyline", "precision": 5}, GRID])
 def test_other_codecs_send_values_and_need_no_base(fields):
     codec = make_codec(CodecSettings(**fields))
-    expected = model_entries(UPDATE, MANIFEST, MANIFEST.layers, codec)
+    expected = model_entries(UPDATE, MANIFEST, MANIFEST.tensors, codec)
     assert entries(base=None, **fields) == expected
 
 

@@ -39,7 +39,7 @@ def test_codec_fields_are_those_of_the_codec():
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"slot": "momentum"}, "slot"),
+        ({"slot": "velocity"}, "slot"),
         ({"reference": "older"}, "reference"),
         ({"shape": [True, 3]}, "shape[0]"),
         ({"shape": [2.0, 3]}, "shape[0]"),

@@ -5,6 +5,7 @@ from fedat_service.wire.settings import Participation
 
 OWN = {
     "cold_start": ("reported", {"fedat"}),
+    "mixing": ("uniform", {"fedat"}),
     "weighting": ("uniform", {"fedavg", "fedat", "tifl"}),
     "interval": (3, {"tifl"}),
     "num_rounds": (100, {"tifl"}),
@@ -34,6 +35,12 @@ def test_a_number_belongs_to_its_staleness(staleness, field):
         Participation(name="fedasync", staleness=staleness, **{field: 0.25})
     own = "polynomial" if field == "poly_a" else "hinge"
     assert getattr(Participation(name="fedasync", staleness=own, **{field: 0.25}), field) == 0.25
+
+
+def test_uniform_mixing_counts_no_updates_that_could_be_smoothed():
+    with pytest.raises(ValidationError, match="smoothed belongs to inverse-frequency mixing, not to uniform"):
+        Participation(mixing="uniform", cold_start="smoothed")
+    assert Participation(mixing="uniform", cold_start="reported").mixing == "uniform"
 
 
 @pytest.mark.parametrize(

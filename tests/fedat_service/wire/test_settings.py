@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from fedat_service.wire.settings import CodecSettings, Method, Schedule, ServerOptimizer
+from fedat_service.wire.settings import CodecSettings, Method, Schedule, ServerOptimizer, Tiering
 
 
 @pytest.mark.parametrize(
@@ -88,16 +88,39 @@ def test_a_server_optimizer_that_makes_no_sense_is_refused(given, reason):
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("kind", "given", "place"),
     [
-        ({"name": "polyline", "levels": 4}, "levels belongs to qsgd, not to polyline"),
-        ({"name": "float32", "directions": "both"}, "directions belongs to qsgd, not to float32"),
-        ({"name": "qsgd", "reference": "base"}, "reference belongs to polyline, not to qsgd"),
-        ({"name": "qsgd", "levels": 0}, "levels"),
-        ({"name": "qsgd", "levels": True}, "levels"),
-        ({"name": "qsgd", "directions": "down"}, "directions"),
+        (CodecSettings, {"name": "float16", "layout": "flat"}, ("layout",)),
+        (CodecSettings, {"name": "float32", "precision": 5}, ("precision",)),
+        (CodecSettings, {"name": "float32", "directions": "both"}, ("directions",)),
+        (CodecSettings, {"name": "polyline", "levels": 4}, ("levels",)),
+        (CodecSettings, {"name": "qsgd", "levels": True}, ("levels",)),
+        (CodecSettings, {"name": "qsgd", "directions": "down"}, ("directions",)),
+        (CodecSettings, {"name": "qsgd", "reference": "base"}, ("reference",)),
+        (Tiering, {"num_tiers": 2, "quantiles": [0.5]}, ("quantiles",)),
+        (Tiering, {"hysteresis": 0.5}, ("hysteresis",)),
+        (Schedule, {"name": "fedals", "head": "last"}, ("head",)),
+        (Schedule, {"name": "fedals", "head": 0}, ("head",)),
+        (Schedule, {"name": "fedals", "head": ["fc", ""]}, ("head", 1)),
+        (Method, {"solver": {"name": "sgd", "option": "I"}}, ("solver", "option")),
     ],
 )
-def test_a_codec_that_makes_no_sense_is_refused(given, reason):
-    with pytest.raises(ValidationError, match=reason):
-        CodecSettings.model_validate(given)
+def test_what_is_wrong_stands_once_where_it_is(kind, given, place):
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate(given)
+    assert [error["loc"] for error in refused.value.errors()] == [place]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CodecSettings, {"name": "float32", "precision": 4}),
+        (CodecSettings, {"name": "polyline", "reference": "base"}),
+        (CodecSettings, {"name": "qsgd", "directions": "both"}),
+        (Tiering, {"retier_every": 2, "hysteresis": 0.5}),
+        (Tiering, {"rule": "quantiles", "num_tiers": 2, "quantiles": [0.5]}),
+    ],
+)
+def test_what_says_nothing_or_something_is_taken(kind, given):
+    settings = kind.model_validate(given)
+    assert kind.model_validate_json(settings.model_dump_json()) == settings

@@ -10,6 +10,10 @@ from fedat_service.wire.settings import Solver
         ({"name": "sgd", "option": "I"}, "option belongs to scaffold, not to sgd"),
         ({"name": "scaffold", "reset": "never"}, "reset belongs to sgd and momentum and adam and adamw"),
         ({"name": "fedlamb", "prox_mu": 0.4}, "prox_mu belongs to .* and scaffold, not to fedlamb"),
+        ({"name": "sgd", "momentum": 0.5}, "momentum belongs to momentum and mime, not to sgd"),
+        ({"name": "momentum", "beta1": 0.5}, "beta1 belongs to adam and .*, not to momentum"),
+        ({"name": "scaffold", "beta2": 0.5}, "beta2 belongs to adam and .*, not to scaffold"),
+        ({"name": "mime", "eps": 0.5}, "eps belongs to adam and .*, not to mime"),
         ({"name": "mime", "moment_every": 2}, "moment_every belongs to fedams and .*, not to mime"),
     ],
 )

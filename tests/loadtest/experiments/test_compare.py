@@ -65,6 +65,15 @@ def test_fresh_runs_everything_again(experiment, simulate, tmp_path):
     assert len(simulate.ran) == 4
 
 
+def test_fresh_throws_an_interrupted_run_away(experiment, simulate, tmp_path):
+    begun = experiment.unfinished_of("fedat")
+    begun.mkdir(parents=True)
+    simulate_all(experiment, simulate=simulate)
+    assert begun.exists()
+    simulate_all(experiment, simulate=simulate, fresh=True)
+    assert not begun.exists()
+
+
 def test_other_conditions_are_run_and_other_words_are_not(experiment, simulate, tmp_path):
     compare([experiment], seeds=(0,), out=tmp_path, simulate=simulate)
     simulate.ran.clear()

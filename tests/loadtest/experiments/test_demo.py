@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from fedat_service.errors import ConfigError, FleetFailed
+from fedat_service.errors import ConfigError, FedATError, FleetFailed
 from fedat_service.wire.messages import ManifestMessage, TensorMessage
 from loadtest.experiments import Experiment
 from loadtest.experiments.demo import federation_of, fleet_of, run_demo
@@ -13,6 +13,18 @@ from loadtest.experiments.settings import ExperimentSettings
 
 URL = "http://127.0.0.1:1"
 MANIFEST = ManifestMessage(tensors=(TensorMessage(name="fc.weight", shape=(2, 2)),))
+
+
+FAILS_IN_A_FLEET = """
+import sys
+from fedat_service.errors import ConfigError
+from workers.models.networks import Logistic
+
+def build(input_shape, num_classes):
+    if "fleet" in sys.argv[0]:
+        raise ConfigError("not in a fleet")
+    return Logistic(input_shape, num_classes)
+"""
 
 
 def tiny(out, **changes):
@@ -60,8 +72,28 @@ def test_training_starts_with_all_clients_and_ends_at_the_horizon():
 
 
 def test_more_processes_than_clients_are_refused_by_number():
-    with pytest.raises(ConfigError, match="100 processes for 50 clients"):
+    with pytest.raises(ConfigError, match=r"num_processes must lie in 1\.\.50, got 100"):
         fleet_of("fedat", ExperimentSettings(processes=100), URL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"partition": "shards:5000"}, "shards"),
+        ({"latency": "slow"}, "slow"),
+        ({"model": "gpt"}, "gpt"),
+        ({"data": "nothing"}, "nothing"),
+        ({"num_clients": 1, "num_unstable": 0, "processes": 2}, "num_processes must lie in 1..1, got 2"),
+        ({"method": {"fedat": {"schedule": {"name": "fedals"}}}}, "fedals"),
+    ],
+)
+def test_what_makes_no_sense_shows_before_anything_starts(tmp_path, changes, complaint):
+    output = io.StringIO()
+    experiment = tiny(tmp_path / "demo").changed(**changes)
+    with pytest.raises(FedATError, match=complaint):
+        run_demo(experiment, Console(file=output))
+    assert output.getvalue() == ""
+    assert list((tmp_path / "demo").iterdir()) == []
 
 
 @pytest.mark.e2e
@@ -86,9 +118,12 @@ def test_a_small_demo_runs_and_leaves_a_report_and_no_process(tmp_path):
 
 @pytest.mark.e2e
 @pytest.mark.slow
-def test_a_fleet_that_fails_is_reported_and_leaves_no_process(tmp_path):
-    settings = tiny(tmp_path / "demo", partition="shards:5000", methods=("fedavg",))
-    with pytest.raises(FleetFailed):
+def test_a_fleet_that_fails_is_reported_and_leaves_no_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "only_here.py").write_text(FAILS_IN_A_FLEET)
+    settings = tiny(tmp_path / "demo", model="only_here:build", methods=("fedavg",))
+    with pytest.raises(FleetFailed, match="not in a fleet"):
         run_demo(settings, Console(file=io.StringIO()))
     assert not children_of(settings.out)
     assert [path.name for path in settings.out.iterdir()] == ["logs"]

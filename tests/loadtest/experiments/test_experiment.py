@@ -68,8 +68,8 @@ def test_a_subset_of_the_methods_can_be_run(file_of):
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        ('data = "mnist"', 'dataset = "mnist"', "dataset: there is no such setting"),
-        ("codec.precision = 3", "codec.precison = 3", "method.p3.codec.precison: there is no such setting"),
+        ('data = "mnist"', 'dataset = "mnist"', "dataset: there is no such field"),
+        ("codec.precision = 3", "codec.precison = 3", "method.p3.codec.precison: there is no such field"),
         ("lr = 0.5", "lr = ", "precision.toml: Invalid value"),
         ('quantity = "bytes', 'quantity = "bits', "'bits_per_parameter_up' is not measured"),
         ('of = ["p4"]', 'of = ["p5"]', "expect: there is no method p5"),
@@ -104,7 +104,9 @@ def test_every_experiment_of_the_package_says_what_it_should_show_and_what_the_p
     experiment = load_experiment(name)
     assert experiment.name == name
     assert experiment.claim
+    assert experiment.expect
     assert experiment.paper.table
+    assert experiment.paper.values or experiment.paper.ratios
     assert {one.method for one in experiment.expect} <= set(experiment.methods)
     assert experiment.reference in experiment.methods
 

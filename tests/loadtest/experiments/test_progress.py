@@ -89,3 +89,27 @@ def test_a_run_that_is_there_already_is_said_to_be_kept():
     with Progress(ExperimentSettings(), Console(file=output, width=200)) as progress:
         progress.keep("fedat")
     assert "fedat: kept from an earlier run" in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("is_begun", "words"), [(True, "goes on where it was interrupted"), (False, "starts")]
+)
+def test_off_a_terminal_a_line_says_whether_a_method_begins_or_goes_on(is_begun, words):
+    output = io.StringIO()
+    with Progress(ExperimentSettings(), Console(file=output, width=200)) as progress:
+        progress.watch("fedat", is_begun=is_begun)
+    assert f"fedat: {words}; 1,800 simulated seconds" in output.getvalue()
+
+
+@pytest.mark.anyio
+async def test_on_a_narrow_terminal_names_and_words_are_all_there(make_run):
+    run = make_run("fedat", [0.5] * 999, num_tiers=5)
+    output = io.StringIO()
+    console = Console(file=output, width=80, force_terminal=True, color_system=None)
+    with Progress(ExperimentSettings(), console) as progress:
+        async with watched(progress, Federation(run)):
+            await asyncio.sleep(0)
+    shown = " ".join(output.getvalue().rpartition("fedavg")[2].split())
+    assert " fedat \u2501" in shown
+    for words in ("finished, 1,200 s, version 999, accuracy 0.500", "1 of 4 clients lost"):
+        assert words in shown

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.experiments.service import ServiceFailed, running
+from fedat_service.errors import ServiceFailed
+from loadtest.experiments.service import running
 
 HANDLERS = [sys.executable, "-m", "loadtest.benchmarks.handlers"]
 

@@ -38,7 +38,7 @@ def test_a_refusal_holds_the_value():
 
 
 def test_all_that_is_wrong_is_said_at_once():
-    with pytest.raises(ConfigError, match=r"num_client: there is no such setting") as refused:
+    with pytest.raises(ConfigError, match=r"num_client: there is no such field") as refused:
         ExperimentSettings(num_client=3, lr=-1.0)
     assert "lr: " in str(refused.value)
 
@@ -82,7 +82,7 @@ def test_a_table_wins_over_the_experiments_local_work():
     [
         ({"preset": "fedat", "codec": {"precision": 9}}, r"method\.p3\.codec\.precision: .*got 9"),
         ({"preset": "fedat", "codec": {"decimals": 3}}, r"method\.p3\.codec\.decimals: there is no such"),
-        ({"preset": "fedat", "codecs": {"precision": 3}}, r"method\.p3\.codecs: there is no such setting"),
+        ({"preset": "fedat", "codecs": {"precision": 3}}, r"method\.p3\.codecs: there is no such field"),
         ({"preset": "fed"}, r"method\.p3: no method 'fed'"),
         ({"codec": {"precision": 3}}, r"method\.p3: no method 'p3'"),
     ],

@@ -1,8 +1,15 @@
+import signal
+from contextlib import contextmanager
+
 import pytest
 
+from fedat_service.clock import LoopClock
 from fedat_service.coordinator.replay import replay
+from fedat_service.errors import ConfigError
+from loadtest.experiments import simulation
 from loadtest.experiments.settings import ExperimentSettings
 from loadtest.experiments.simulation import simulate
+from workers.training.jobs import InlineExecutor
 
 SMALL = ExperimentSettings(
     methods=("fedat",),
@@ -59,3 +66,58 @@ def test_what_was_simulated_can_be_verified_from_its_log(tmp_path):
     (played,) = replay(tmp_path / "events.jsonl", verify=True)
     assert played.verified == list(range(1, run.federation.version + 1))
     assert not played.differing
+
+
+def interrupted_after(seconds):
+    """A watch that presses Ctrl-C."""
+
+    async def watch(_, finished):
+        await LoopClock().sleep(seconds)
+        signal.raise_signal(signal.SIGINT)
+        await finished.wait()
+
+    return watch
+
+
+@pytest.fixture
+def works(monkeypatch):
+    """All work that a pool in this process is given, by the names of its functions."""
+    given = []
+
+    class Counting(InlineExecutor):
+        def submit(self, fn, /, *args, **kwargs):
+            given.append(fn.__name__)
+            return super().submit(fn, *args, **kwargs)
+
+    @contextmanager
+    def open_counting(_engine, _num_processes):
+        yield Counting()
+
+    monkeypatch.setattr(simulation, "open_pool", open_counting)
+    return given
+
+
+@pytest.mark.parametrize("method", ["fedat", "fedasync"])
+def test_an_interrupted_run_goes_on_to_the_log_of_an_uninterrupted_one(method, works, tmp_path):
+    settings = SMALL.changed(methods=(method,), reference=method)
+    whole, parts = settings.changed(out=tmp_path / "whole"), settings.changed(out=tmp_path / "parts")
+    simulate(method, whole, unseen)
+    expected, before = (tmp_path / "whole" / "events.jsonl").read_bytes(), list(works)
+    works.clear()
+    for at_s in (70.0, 140.0):
+        with pytest.raises(KeyboardInterrupt):
+            simulate(method, parts, interrupted_after(at_s))
+    assert 0 < len(works) < len(before)
+    simulate(method, parts, unseen)
+    assert sorted(works) == sorted(before)
+    assert (tmp_path / "parts" / "events.jsonl").read_bytes() == expected
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["events.jsonl"]
+
+
+def test_an_interrupted_run_is_not_mixed_with_one_of_other_settings(tmp_path):
+    settings = SMALL.changed(out=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        simulate("fedat", settings, interrupted_after(70.0), "inline")
+    with pytest.raises(ConfigError, match=r"method\.solver\.lr was 0\.01 and is 0\.02"):
+        simulate("fedat", settings.changed(lr=0.02), unseen, "inline")
+    simulate("fedat", settings.changed(processes=1, target_accuracy=0.9), unseen, "inline")

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, LogDamaged
 from fedat_service.federation.events import TaskDelivered, UpdateAccepted, VersionEvaluated, to_record
 from loadtest.experiments.what_if import Recorded, predict, recorded, slowest_of, to_table
 
@@ -36,9 +36,35 @@ def test_latencies_and_the_worth_of_a_version_are_read_off_a_log(tmp_path):
     assert run.versions_per_point == pytest.approx(1.0)
 
 
+def test_of_several_federations_in_a_log_the_last_counts(tmp_path):
+    events = [TaskDelivered(1.0, "t0.r1.s0.a"), UpdateAccepted(4.0, "t0.r1.s0.a", 10, "x")]
+    log = log_of(tmp_path, *events)
+    first = log.read_text()
+    again = log_of(tmp_path, TaskDelivered(1.0, "t0.r1.s0.b"), UpdateAccepted(3.0, "t0.r1.s0.b", 10, "x"))
+    log.write_text(first + again.read_text())
+    assert recorded(log).latencies_s == {"b": [2.0]}
+
+
 def test_a_log_without_updates_says_nothing(tmp_path):
     with pytest.raises(ConfigError, match="no update"):
         recorded(log_of(tmp_path, TaskDelivered(1.0, "t0.r1.s0.a")))
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [UpdateAccepted(4.0, "t0.r1.s0.a", 10, "x")],
+        [TaskDelivered(1.0, "nonsense"), UpdateAccepted(4.0, "nonsense", 10, "x")],
+    ],
+)
+def test_an_update_that_cannot_be_is_named(tmp_path, events):
+    with pytest.raises(LogDamaged, match=events[-1].task):
+        recorded(log_of(tmp_path, *events))
+
+
+def test_clients_that_take_no_time_make_versions_in_no_time():
+    (one,) = predict(Recorded({"a": [0.0]}, versions_per_point=2.0), 1, cohort_size=1)
+    assert (one.version_s, one.point_s) == (0.0, 0.0)
 
 
 def test_the_slowest_of_all_draws_is_expected_between_mean_and_maximum():

@@ -59,12 +59,10 @@ def test_a_model_arrives_bit_for_bit(virtually, connect, service, models, params
     assert same(model.params, params)
 
 
-def test_a_model_is_asked_for_by_version_layers_and_task_and_uncompressed(
-    virtually, connect, service, models
-):
+def test_a_model_is_asked_for_by_its_task_and_uncompressed(virtually, connect, service, models):
     virtually(connect().fetch_model(service.task(4), models))
     request = service.requests[0]
-    assert dict(request.url.params) == {"version": "3", "layers": "fc", "task": "t1.r4.s0.c000"}
+    assert dict(request.url.params) == {"task": "t1.r4.s0.c000"}
     assert request.headers["accept"] == BUNDLE_TYPE
     assert request.headers["accept-encoding"] == "identity"
 
@@ -124,7 +122,7 @@ def test_an_answer_not_modified_to_who_holds_nothing_is_refused(virtually, conne
         ({"version": 9}, "asked for version 3, got 9"),
         ({"federation": "other"}, "got version 3 of 'other'"),
         ({"version": None, "base_version": 3, "num_examples": 1}, "expected a version of 'f'"),
-        ({"entries": ()}, "layer 'fc' is missing"),
+        ({"entries": ()}, "weights of tensor 'fc.bias' is missing"),
     ],
 )
 def test_another_model_than_was_asked_for_is_refused(virtually, connect, service, models, header, message):
@@ -161,7 +159,7 @@ def test_a_body_larger_than_any_model_is_refused(virtually, connect, service, mo
 def test_an_update_holds_the_due_layers_its_base_and_its_examples(
     virtually, connect, service, models, params
 ):
-    virtually(connect().put_update(service.task(5), params, 8, models))
+    virtually(connect().put_update(service.task(5), {"weights": params}, 8, models))
     (bundle,) = service.updates
     assert (bundle.federation, bundle.base_version, bundle.num_examples) == ("f", 3, 8)
     assert [entry.tensor.name for entry in bundle.entries] == ["fc.weight", "fc.bias"]
@@ -171,7 +169,7 @@ def test_an_update_holds_the_due_layers_its_base_and_its_examples(
 
 def test_an_update_travels_in_the_codec_of_its_task(virtually, connect, service, models, params):
     codec = CodecSettings(name="polyline", precision=5)
-    virtually(connect().put_update(service.task(codec=codec), params, 8, models))
+    virtually(connect().put_update(service.task(codec=codec), {"weights": params}, 8, models))
     assert {entry.codec.precision for entry in service.updates[0].entries} == {5}
 
 
@@ -186,7 +184,7 @@ def test_a_quantised_update_is_the_difference_to_the_model_that_was_fetched(
         client = connect()
         model = await client.fetch_model(task, models)
         trained = {name: value + np.float32(0.5) for name, value in model.params.items()}
-        await client.put_update(task, trained, 8, models)
+        await client.put_update(task, {"weights": trained}, 8, models)
 
     for number in (1, 2, 1):
         virtually(main(with_qsgd(service, number)))
@@ -199,14 +197,11 @@ def test_a_quantised_update_is_the_difference_to_the_model_that_was_fetched(
     assert bodies[0] == bodies[2] != bodies[1]
 
 
-def test_a_difference_needs_the_model_of_its_own_task(virtually, connect, service, models, params):
+def test_a_difference_needs_a_model_that_was_fetched(virtually, connect, service, models, params):
     async def main():
         client = connect()
         with pytest.raises(WireError, match=r"'fc\.weight' has no base"):
-            await client.put_update(with_qsgd(service), params, 8, models)
-        await client.fetch_model(with_qsgd(service), models)
-        with pytest.raises(WireError, match="starts from version 4, not 3"):
-            await client.put_update(with_qsgd(service, base_version=4), params, 8, models)
+            await client.put_update(with_qsgd(service), {"weights": params}, 8, models)
 
     virtually(main())
     assert service.updates == []
@@ -220,14 +215,14 @@ def test_a_base_is_there_though_the_cache_forgot_it(virtually, connect, service)
         model = await client.fetch_model(with_qsgd(service), models)
         service.version = 4
         await connect().fetch_newest(models, Float32())
-        await client.put_update(with_qsgd(service, base_version=3), model.params, 8, models)
+        await client.put_update(with_qsgd(service, base_version=3), {"weights": model.params}, 8, models)
 
     virtually(main())
     assert service.updates[0].base_version == 3
 
 
 def test_a_profile_sends_no_layer(virtually, connect, service, models, params):
-    virtually(connect().put_update(service.task(purpose="profile"), params, 8, models))
+    virtually(connect().put_update(service.task(purpose="profile"), {"weights": params}, 8, models))
     assert service.updates[0].entries == ()
 
 
@@ -235,7 +230,7 @@ def test_an_update_whose_answer_is_lost_is_sent_again_byte_for_byte(
     virtually, connect, service, models, params
 ):
     service.first["update"] = [httpx.ReadError("cut off")]
-    virtually(connect().put_update(service.task(), params, 8, models))
+    virtually(connect().put_update(service.task(), {"weights": params}, 8, models))
     first, second = service.requests
     assert first.content == second.content
 
@@ -282,7 +277,7 @@ def test_evaluations_are_reported(virtually, connect, service):
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "x?y=1"])
 def test_a_task_name_cannot_lead_elsewhere(virtually, connect, service, models, params, name):
-    virtually(connect().put_update(service.task(task=name), params, 8, models))
+    virtually(connect().put_update(service.task(task=name), {"weights": params}, 8, models))
     assert service.requests[0].url.raw_path.count(b"/") == 6
     assert b"?" not in service.requests[0].url.raw_path
 
@@ -290,8 +285,14 @@ def test_a_task_name_cannot_lead_elsewhere(virtually, connect, service, models, 
 def test_a_refused_update_says_why(virtually, connect, service, models, params, refusal):
     service.first["update"] = [refusal(410, "gone", "round 7 is over")]
     with pytest.raises(ServiceRefused, match="round 7 is over") as caught:
-        virtually(connect().put_update(service.task(), params, 8, models))
+        virtually(connect().put_update(service.task(), {"weights": params}, 8, models))
     assert caught.value.status == 410
+
+
+def test_a_federation_is_forgotten_by_its_name(virtually, connect, service):
+    virtually(connect().forget())
+    assert service.calls == {"DELETE f": 1}
+    assert dict(service.requests[0].url.params) == {"forget": "true"}
 
 
 def test_a_federation_is_stopped_by_its_name(virtually, connect, service):

@@ -61,6 +61,12 @@ async def test_a_larger_answer_than_asked_for_is_refused_in_process_too():
         await AppConnection(app, "http://service").send(Request("GET", "/x", max_bytes=9))
 
 
+@pytest.mark.parametrize("url", ["http://here:0", "http://here:65536", "http://here:-1", "http://here:x"])
+def test_a_port_that_cannot_be_is_refused(url):
+    with pytest.raises(ConfigError, match=f"'{url}' is no address"):
+        open_http(url)
+
+
 def test_an_app_must_be_called_something_that_can_be_an_address():
     with pytest.raises(ConfigError, match="address"):
         AppConnection(recorded()[0], "nowhere")

@@ -9,6 +9,8 @@ from fedat_service.wire.codecs import Float32
 from workers.client import ModelCache
 from workers.training.jobs import InlineExecutor
 
+WHOLE = {"weights": ("fc.weight", "fc.bias")}
+
 
 class CountingExecutor(InlineExecutor):
     jobs = 0
@@ -31,7 +33,7 @@ def small(service, executor) -> ModelCache:
 def test_what_arrives_twice_at_once_is_decoded_once(virtually, service, small, executor):
     async def main():
         body = bytearray(service.bundle())
-        return await asyncio.gather(*(small.decode((("fc",), "e"), body, ("fc",)) for _ in range(5)))
+        return await asyncio.gather(*(small.decode("e", body, WHOLE) for _ in range(5)))
 
     first, *others = virtually(main())
     assert all(other is first for other in others)
@@ -41,8 +43,8 @@ def test_what_arrives_twice_at_once_is_decoded_once(virtually, service, small, e
 def test_only_the_newest_models_are_kept(virtually, service, small):
     async def main():
         for tag in "abc":
-            await small.decode((("fc",), tag), bytearray(service.bundle()), ("fc",))
-        return [small.get((("fc",), tag)) is not None for tag in "abc"]
+            await small.decode(tag, bytearray(service.bundle()), WHOLE)
+        return [small.get(tag) is not None for tag in "abc"]
 
     assert virtually(main()) == [False, True, True]
 
@@ -50,8 +52,8 @@ def test_only_the_newest_models_are_kept(virtually, service, small):
 def test_bytes_that_do_not_decode_are_not_kept(virtually, small):
     async def main():
         with pytest.raises(WireError):
-            await small.decode((("fc",), "bad"), bytearray(b"nonsense"), ("fc",))
-        return small.get((("fc",), "bad"))
+            await small.decode("bad", bytearray(b"nonsense"), WHOLE)
+        return small.get("bad")
 
     assert virtually(main()) is None
 
@@ -61,7 +63,7 @@ def test_a_client_that_goes_away_does_not_take_the_model_from_the_others(service
         loop = asyncio.get_running_loop()
         models = ModelCache("f", service.manifest, Slow(loop))
         body = bytearray(service.bundle())
-        one, other = (asyncio.ensure_future(models.decode((("fc",), "e"), body, ("fc",))) for _ in range(2))
+        one, other = (asyncio.ensure_future(models.decode("e", body, WHOLE)) for _ in range(2))
         await asyncio.sleep(0)
         one.cancel()
         return (await other).version
@@ -89,6 +91,6 @@ def test_parameters_that_are_no_model_of_the_manifest_are_not_sent(virtually, sm
         header = Bundle(federation="f", base_version=0, num_examples=1, entries=())
         part = {"fc.weight": params["fc.weight"]}
         with pytest.raises(ManifestError, match=r"fc\.bias"):
-            await small.encode(header, part, ("fc",), Float32())
+            await small.encode(header, part, Float32())
 
     virtually(main())

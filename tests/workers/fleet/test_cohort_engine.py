@@ -11,7 +11,7 @@ from workers.fleet.engine import LocalEngine
 from workers.fleet.pools import open_pool
 from workers.fleet.population import Population
 from workers.models.state import params_of
-from workers.training.jobs import InlineExecutor
+from workers.training.jobs import InlineExecutor, Work
 
 SOLVER = Solver(lr=0.01, epochs=2, batch_size=5)
 
@@ -39,7 +39,7 @@ def start(settings):
 
 def results(engine, clients, start):
     async def join():
-        jobs = [engine.training_of(client).train(start, SOLVER, seed=client, due_s=0.0) for client in clients]
+        jobs = [engine.training_of(client).train(Work(start, SOLVER, client), 0.0) for client in clients]
         return [await job.result() for job in jobs]
 
     return asyncio.run(join())
@@ -65,9 +65,7 @@ def test_results_do_not_depend_on_who_is_joined_first(settings, start):
     engine = CohortEngine(settings, InlineExecutor())
 
     async def join_backwards():
-        jobs = [
-            engine.training_of(client).train(start, SOLVER, seed=client, due_s=0.0) for client in range(4)
-        ]
+        jobs = [engine.training_of(client).train(Work(start, SOLVER, client), 0.0) for client in range(4)]
         return [await job.result() for job in reversed(jobs)][::-1]
 
     for one, other in zip(asyncio.run(join_backwards()), results(engine, range(4), start), strict=True):
@@ -79,9 +77,7 @@ def test_who_drops_out_before_training_begins_is_left_out(settings, start):
     engine = CohortEngine(settings, pool)
 
     async def drop_one():
-        stays, goes = (
-            engine.training_of(client).train(start, SOLVER, seed=0, due_s=0.0) for client in (0, 1)
-        )
+        stays, goes = (engine.training_of(client).train(Work(start, SOLVER, 0), 0.0) for client in (0, 1))
         goes.cancel()
         await stays.result()
         with pytest.raises(TrainingError, match="client 1"):

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 
 
 def create(url, settings, federation):
-    asyncio.run(create_federation(url, federation(settings), describe_model(settings, 0)))
+    asyncio.run(create_federation(url, federation(settings), describe_model(settings)))
 
 
 def test_processes_share_a_fleet_and_work_a_federation_off(live_url, fleet, federation):

@@ -44,7 +44,7 @@ def test_without_a_terminal_lines_come_with_what_is_new_and_the_last_says_how_it
     live_url, fleet, federation
 ):
     settings = fleet(url=live_url, federation="shown", num_processes=1, latency="none")
-    asyncio.run(create_federation(live_url, federation(settings), describe_model(settings, 0)))
+    asyncio.run(create_federation(live_url, federation(settings), describe_model(settings)))
     shown = io.StringIO()
     tally = asyncio.run(run_visibly(settings, Console(file=shown, width=200)))
     lines = shown.getvalue().splitlines()

@@ -34,7 +34,7 @@ def start(url, name, module, federation, fleet):
         manifest=described.manifest,
         initial_model="upload",
         tiering=Tiering(num_tiers=1),
-        rounds=Rounds(cohort_size=1, start_clients=1),
+        rounds=Rounds(cohort_size=1, start_clients=1, deadline_s=1e6),
         stop=Stop(max_versions=2),
     )
     asyncio.run(create_federation(url, message, described))
@@ -43,7 +43,7 @@ def start(url, name, module, federation, fleet):
 def test_ones_own_model_and_data_join_a_federation_by_one_call(live_url, module, federation, fleet):
     start(live_url, "own", module, federation, fleet)
     tally = join(live_url, "own", module)
-    assert (tally.tasks, tally.finished) == (2, True)
+    assert (tally.tasks, tally.late, tally.finished) == (2, 0, True)
 
     async def metrics():
         async with open_http(live_url) as http:

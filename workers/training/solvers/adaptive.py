@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from fedat_service.wire.settings import Solver
+from fedat_service.wire.settings import Slot, Solver
 from workers.training.batches import Batch
-from workers.training.solvers.problem import Named, Problem
+from workers.training.solvers.problem import Named, Problem, Sent
 from workers.training.solvers.recall import named, recall
 from workers.training.trainer import Kept, Sync
 
@@ -72,9 +72,10 @@ class Adaptive:
         torch._foreach_add_(theta, u, alpha=-solver.lr)
         return loss
 
-    def slots(self) -> Named:
+    def slots(self) -> Sent:
         """See `LocalSolver`."""
-        return self._named(second_moment=self._v, gradient=self._gradient)
+        sent: dict[Slot, list[Tensor]] = {"second_moment": self._v, "gradient": self._gradient}
+        return {slot: named(self._problem.parameters, tensors) for slot, tensors in sent.items() if tensors}
 
     def for_round(self) -> Named:
         """See `LocalSolver`."""

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from fedat_service.wire.settings import Solver
 from workers.training.batches import Batch
-from workers.training.solvers.problem import Named, Problem
+from workers.training.solvers.problem import Named, Problem, Sent
 from workers.training.solvers.recall import named, recall
 from workers.training.trainer import Kept, Sync
 
@@ -32,10 +32,12 @@ class Mime:
             return
         parameters = problem.parameters
         now = {name: parameter.numpy(force=True) for name, parameter in parameters.items()}
-        self._x, self._c, self._m = (
-            recall(slot, parameters, sync.slots.get(slot, {}), kept.round.get(slot, {}), first)
-            for slot, first in (("reference", now), ("control", {}), ("momentum", {}))
-        )
+        sources = {
+            "reference": (kept.round.get("reference", {}), now),
+            "control": (sync.slots.get("control", {}), kept.round.get("control", {})),
+            "momentum": (sync.slots.get("momentum", {}), kept.round.get("momentum", {})),
+        }
+        self._x, self._c, self._m = (recall(what, parameters, *given) for what, given in sources.items())
 
     def step(self, batch: Batch) -> Tensor:
         """See `LocalSolver`."""
@@ -50,7 +52,7 @@ class Mime:
             torch._foreach_add_(list(self._problem.parameters.values()), direction, alpha=-lr)
         return loss
 
-    def slots(self) -> Named:
+    def slots(self) -> Sent:
         """See `LocalSolver`."""
         return {"gradient": named(self._problem.parameters, self._gradient)} if self._gradient else {}
 

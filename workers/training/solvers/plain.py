@@ -9,7 +9,7 @@ from fedat_service.params import Params
 from fedat_service.wire.settings import Solver
 from workers.training.batches import Batch
 from workers.training.optimizer import LocalOptimizer
-from workers.training.solvers.problem import Named, Problem
+from workers.training.solvers.problem import Named, Problem, Sent
 from workers.training.solvers.recall import named, recall_references
 from workers.training.trainer import Kept, Sync
 
@@ -33,7 +33,7 @@ class Plain:
         self._optimizer.step()
         return loss
 
-    def slots(self) -> Named:
+    def slots(self) -> Sent:
         """See `LocalSolver`."""
         return {}
 

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from fedat_service.errors import TrainingError
+from fedat_service.wire.settings import Slot
 from workers.training.batches import PASS_BATCH, Batch, Batches
 
 Named = Mapping[str, Mapping[str, Tensor]]
+Sent = Mapping[Slot, Mapping[str, Tensor]]
 """Tensors by slot or purpose, and by the name of their parameter."""
 
 
@@ -97,7 +99,7 @@ class LocalSolver(Protocol):
         """Take one step, and return the mean loss of `batch` before it."""
         ...
 
-    def slots(self) -> Named:
+    def slots(self) -> Sent:
         """What goes up beside the weights."""
         ...
 

@@ -1,6 +1,7 @@
 """What a client is given and has kept, as tensors of its parameters."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -8,9 +9,9 @@ from torch import Tensor
 
 from fedat_service.errors import TrainingError
 from fedat_service.params import Params
-from workers.training.solvers.problem import Named
 from workers.training.trainer import Kept, Sync
 
+K = TypeVar("K")
 Parameters = Mapping[str, Tensor]
 
 
@@ -46,7 +47,7 @@ def named(parameters: Parameters, tensors: list[Tensor]) -> dict[str, Tensor]:
     return dict(zip(parameters, tensors, strict=True))
 
 
-def to_arrays(tensors: Named) -> dict[str, Params]:
+def to_arrays(tensors: Mapping[K, Parameters]) -> dict[K, Params]:
     """Copies that can be kept, sent and pickled."""
     return {
         what: {name: np.array(tensor.numpy(force=True), order="C") for name, tensor in part.items()}

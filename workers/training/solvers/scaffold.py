@@ -7,7 +7,7 @@ from fedat_service.params import Params
 from fedat_service.wire.settings import Solver
 from workers.training.batches import Batch
 from workers.training.optimizer import LocalOptimizer
-from workers.training.solvers.problem import Named, Problem
+from workers.training.solvers.problem import Named, Problem, Sent
 from workers.training.solvers.recall import named, recall, recall_references
 from workers.training.trainer import Kept, Sync
 
@@ -52,7 +52,7 @@ class Scaffold:
         self._optimizer.step()
         return loss
 
-    def slots(self) -> Named:
+    def slots(self) -> Sent:
         """See `LocalSolver`."""
         change = torch._foreach_sub(self._new_c_i(), self._c_i)
         return {"control": self._of_due(named(self._problem.parameters, list(change)))}

@@ -1,9 +1,10 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
-from loadtest.benchmarks.peers.workload import Network, report, start_of
+from loadtest.benchmarks.peers.workload import Network, Options, read_options, report, start_of
 from workers.models.networks import build
 
 
@@ -30,3 +31,9 @@ def test_the_others_train_the_networks_that_we_do(name):
     theirs.load_state_dict(ours.state_dict())
     images = torch.rand((3, 1, 28, 28), generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(theirs(images), ours(images))
+
+
+def test_options_can_be_handed_on(monkeypatch):
+    options = Options(Path("some data.npz"), "mlp", 3, 20, 7, evaluate=True, bfloat16=False)
+    monkeypatch.setattr("sys.argv", ["contestant", *options.as_arguments()])
+    assert read_options() == options

@@ -1,0 +1,72 @@
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from fedat_service.wire.messages import ClientEvaluation
+from fedat_service.wire.settings import Solver
+from loadtest.experiments.arrays import from_bytes, to_bytes
+from workers.training.trainer import EvaluationResult, Kept, TrainResult
+
+ARRAYS = st.one_of(
+    arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0))
+    for dtype in (np.float32, np.float64, np.int64)
+)
+
+
+def results():
+    names = st.text(max_size=5)
+    params = st.dictionaries(names, ARRAYS, max_size=3)
+    nested = st.dictionaries(names, params, max_size=2)
+    return st.builds(
+        TrainResult,
+        params=params,
+        num_examples=st.integers(0, 10**6),
+        metrics=st.dictionaries(names, st.floats(), max_size=2),
+        slots=nested,
+        kept=st.builds(Kept, round=nested, client=nested),
+    )
+
+
+@given(st.lists(results(), max_size=3))
+def test_training_results_come_back_to_the_last_bit(trained):
+    written = to_bytes(trained)
+    back = from_bytes(written, list[TrainResult])
+    assert to_bytes(back) == written
+    for one, other in zip(back, trained, strict=True):
+        for name, array in one.params.items():
+            assert (array.dtype, array.shape) == (other.params[name].dtype, other.params[name].shape)
+            assert array.tobytes() == other.params[name].tobytes()
+            assert array.flags.writeable
+
+
+def test_evaluations_come_back():
+    one = EvaluationResult(num_examples=3, correct=2, loss=1 / 3)
+    assert from_bytes(to_bytes(one), EvaluationResult) == one
+    all_clients = [ClientEvaluation(client="c000", **asdict(one))]
+    assert from_bytes(to_bytes(all_clients), Sequence[ClientEvaluation]) == all_clients
+
+
+def test_whatever_differs_has_other_bytes():
+    start = {"w": np.zeros((2, 3), np.float32)}
+    values = [
+        *([start, Solver()], [start, Solver(lr=0.5)], [{"v": start["w"]}, Solver()]),
+        *([{"w": start["w"].reshape(3, 2)}, Solver()], [{"w": start["w"].view(np.int32)}, Solver()]),
+    ]
+    assert len({to_bytes(value) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.99])
+def test_a_part_is_refused(share):
+    written = to_bytes([TrainResult({"w": np.ones(100)}, 1, {})])
+    with pytest.raises(ValueError):  # noqa: PT011 - of JSON, NumPy or pydantic
+        from_bytes(written[: int(share * len(written))], list[TrainResult])
+
+
+def test_what_is_no_value_is_refused():
+    with pytest.raises(TypeError, match="object"):
+        to_bytes([object()])

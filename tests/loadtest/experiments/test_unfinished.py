@@ -1,0 +1,148 @@
+from concurrent.futures import CancelledError, Future
+
+import numpy as np
+import pytest
+
+from fedat_service.errors import ConfigError, TrainingError
+from loadtest.experiments.unfinished import ResumingExecutor, forget, unfinished
+from workers.training.jobs import InlineExecutor
+from workers.training.trainer import TrainResult
+
+CONDITIONS = {"seed": 1, "method": {"solver": {"name": "adam", "lr": 0.1}}}
+
+
+class CountingExecutor(InlineExecutor):
+    """Notes what it was given."""
+
+    def __init__(self):
+        self.done = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.done.append(args)
+        return super().submit(fn, *args, **kwargs)
+
+
+def double(start: dict, seed: int) -> list[TrainResult]:
+    return [TrainResult({name: 2 * array for name, array in start.items()}, seed, {"loss": 0.1})]
+
+
+def triple(start: dict, seed: int) -> list[TrainResult]:
+    return [TrainResult({name: 3 * array for name, array in start.items()}, seed, {"loss": 0.1})]
+
+
+def refuse(seed: int) -> int:
+    raise TrainingError(f"seed {seed}")
+
+
+START = {"w": np.arange(3, dtype=np.float32)}
+
+
+@pytest.fixture
+def counting():
+    return CountingExecutor()
+
+
+def test_the_same_work_is_done_once(counting, tmp_path):
+    first = ResumingExecutor(counting, tmp_path).submit(double, START, 1).result()
+    again = ResumingExecutor(counting, tmp_path).submit(double, {"w": START["w"].copy()}, 1).result()
+    assert len(counting.done) == 1
+    assert again[0].params["w"].tolist() == first[0].params["w"].tolist() == [0, 2, 4]
+
+
+def test_other_work_is_done(counting, tmp_path):
+    executor = ResumingExecutor(counting, tmp_path)
+    works = [(double, START, 1), (double, START, 2), (double, {"w": START["w"] + 1}, 1), (triple, START, 1)]
+    results = [executor.submit(*work).result()[0] for work in works]
+    assert len(counting.done) == 4
+    assert [one.params["w"].tolist()[-1] for one in results] == [4, 4, 6, 6]
+
+
+def test_a_torn_result_is_computed_again(counting, tmp_path):
+    executor = ResumingExecutor(counting, tmp_path)
+    executor.submit(double, START, 1).result()
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-3])
+    assert executor.submit(double, START, 1).result()[0].params["w"].tolist() == [0, 2, 4]
+    assert executor.submit(double, START, 1).result()[0].params["w"].tolist() == [0, 2, 4]
+    assert len(counting.done) == 2
+
+
+def test_a_failure_is_raised_and_not_kept(counting, tmp_path):
+    executor = ResumingExecutor(counting, tmp_path)
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="seed 3"):
+            executor.submit(refuse, 3).result()
+    assert len(counting.done) == 2
+
+
+class Later(InlineExecutor):
+    """Work that begins when the test says so."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.future = Future()
+        return self.future
+
+
+def test_cancelled_work_is_neither_awaited_nor_kept(tmp_path):
+    later = Later()
+    wanted = ResumingExecutor(later, tmp_path).submit(double, START, 1)
+    assert wanted.cancel()
+    later.future.set_result(double(START, 1))
+    assert not list(tmp_path.iterdir())
+
+
+def test_work_that_the_pool_cancels_is_cancelled(tmp_path):
+    later = Later()
+    wanted = ResumingExecutor(later, tmp_path).submit(double, START, 1)
+    later.future.cancel()
+    with pytest.raises(CancelledError):
+        wanted.result()
+
+
+def test_a_result_that_cannot_be_kept_fails(counting, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        ResumingExecutor(counting, tmp_path / "file").submit(double, START, 1).result()
+
+
+def stop(folder, error=None, conditions=CONDITIONS):
+    with unfinished(folder, conditions):
+        (folder / "result").touch()
+        if error:
+            raise error
+
+
+def test_results_stay_when_a_run_is_interrupted_and_go_when_it_is_over(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        stop(folder, KeyboardInterrupt())
+    assert (folder / "result").exists()
+    stop(folder)
+    assert not folder.exists()
+
+
+def test_a_run_that_fails_by_itself_leaves_nothing(tmp_path):
+    with pytest.raises(TrainingError):
+        stop(tmp_path / "run", TrainingError("no"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupted_run_with_other_settings_is_refused_by_their_names(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        stop(folder, KeyboardInterrupt())
+    other = {"seed": 1, "method": {"solver": {"name": "adam", "lr": 0.2}}}
+    with pytest.raises(ConfigError, match=r"method\.solver\.lr was 0\.1 and is 0\.2; .*--fresh"):
+        stop(folder, conditions=other)
+    assert (folder / "result").exists()
+    forget(folder)
+    stop(folder, conditions=other)
+
+
+def test_torn_conditions_are_those_of_nobody(tmp_path):
+    (tmp_path / "conditions.json").write_text('{"se')
+    stop(tmp_path)
+
+
+def test_forgetting_nothing_does_nothing(tmp_path):
+    forget(tmp_path / "run")

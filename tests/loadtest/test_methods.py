@@ -1,0 +1,134 @@
+"""Whole federations of every schedule and solver, in virtual time: what travels, and that a replay agrees."""
+
+from collections import Counter
+
+import pytest
+
+from fedat_service.coordinator.replay import replay
+from fedat_service.federation.events import SyncClosed, VersionPublished
+from fedat_service.store.jsonl import Created, read_log
+from loadtest.experiments.results import MethodRun
+from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.simulation import simulate
+
+SCAFFOLD = {"name": "scaffold", "lr": 0.05}
+FEDALS = {"name": "fedals", "alpha": 3}
+FEDLAMA = {"name": "fedlama", "phi": 2, "warmup_blocks": 2}
+BASE = {"name": "polyline", "reference": "base"}
+BOTH = {"name": "qsgd", "directions": "both"}
+METHODS = {
+    "fedals": {"preset": "fedavg", "schedule": FEDALS},
+    "fedlama": {"preset": "fedavg", "schedule": FEDLAMA},
+    "fedat-fedlama": {"preset": "fedat", "schedule": FEDLAMA},
+    "fedat-fedals": {"preset": "fedat", "schedule": FEDALS},
+    "fedasync-fedals": {"preset": "fedasync", "schedule": FEDALS},
+    "fedpaq-fedlama": {"preset": "fedpaq", "schedule": FEDLAMA},
+    "fedpaq-both-fedals": {"preset": "fedpaq", "schedule": FEDALS, "codec": BOTH},
+    "fedat-base-fedlama": {"preset": "fedat", "schedule": FEDLAMA, "codec": BASE},
+    "fedasync-base-fedals": {"preset": "fedasync", "schedule": FEDALS, "codec": BASE},
+    "fedadam-fedals": {"preset": "fedadam", "schedule": FEDALS},
+    "local-momentum": {"preset": "fedavg", "solver": {"name": "momentum", "lr": 0.01, "reset": "never"}},
+    "scaffold": {"preset": "fedavg", "solver": SCAFFOLD},
+    "fedals-scaffold": {"preset": "fedavg", "schedule": FEDALS, "solver": SCAFFOLD},
+    "fedbuff-scaffold": {"preset": "fedbuff", "solver": SCAFFOLD, "participation": {"buffer_size": 3}},
+    "fedams": {"preset": "fedavg", "solver": {"name": "fedams"}},
+    "fedlamb": {"preset": "fedavg", "solver": {"name": "fedlamb", "lr": 0.01, "moment_every": 2}},
+    "mimelamb": {"preset": "fedavg", "solver": {"name": "mimelamb", "lr": 0.01}},
+    "mimeams": {"preset": "fedavg", "solver": {"name": "mimeams"}},
+    "mime": {"preset": "fedavg", "solver": {"name": "mime", "lr": 0.05}},
+    "fedat-mime": {"preset": "fedat", "solver": {"name": "mime", "lr": 0.05, "prox_mu": 0.0}},
+}
+SENT = {
+    "scaffold": {"control"},
+    "fedals-scaffold": {"control"},
+    "fedbuff-scaffold": {"control"},
+    "fedams": {"second_moment"},
+    "fedlamb": {"second_moment"},
+    "mimelamb": {"gradient"},
+    "mimeams": {"gradient"},
+    "mime": {"gradient"},
+    "fedat-mime": {"gradient"},
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    async def watch(_client, finished):
+        await finished.wait()
+
+    def simulated(name, method, **settings) -> MethodRun:
+        small = ExperimentSettings(
+            out=tmp_path,
+            methods=(name,),
+            method={name: method},
+            reference=name,
+            keep_updates=True,
+            **{
+                "model": "mlp",
+                "limit_per_class": 20,
+                "num_clients": 10,
+                "num_tiers": 2,
+                "cohort_size": 3,
+                "num_unstable": 2,
+                "horizon_s": 400.0,
+                "evaluate_every_s": 200.0,
+                "epochs": 1,
+                **settings,
+            },
+        )
+        return simulate(name, small, watch, "inline")
+
+    return simulated
+
+
+def events_of(folder):
+    return [entry.event for entry in read_log(folder / "events.jsonl") if not isinstance(entry, Created)]
+
+
+def by_slot(run, direction="up"):
+    counts = Counter()
+    for count in run.metrics.by_layer:
+        if count.direction == direction and count.tier > 0:
+            counts[count.slot] += count.parameters
+    return counts
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_row_runs_and_its_versions_come_out_of_its_log_again(run, tmp_path, name):
+    made = run(name, METHODS[name])
+    assert made.federation.version >= 1
+    (replayed,) = replay(tmp_path / "events.jsonl", verify=True)
+    assert replayed.differing == []
+    assert replayed.verified == list(range(1, made.federation.version + 1))
+    assert set(by_slot(made)) == {"weights"} | SENT.get(name, set())
+
+
+def test_the_body_travels_once_a_round_and_the_head_at_every_sync(run):
+    made = run("fedals", METHODS["fedals"], num_unstable=0)
+    sizes = {t.layer: 0 for t in made.federation.manifest.to_manifest().tensors}
+    for tensor in made.federation.manifest.to_manifest().tensors:
+        sizes[tensor.layer] += tensor.size
+    sent = {c.layer: c.parameters / sizes[c.layer] for c in made.metrics.by_layer if c.direction == "up"}
+    *body, head = sizes
+    # Rounds in progress at the end have sent heads whose bodies never came.
+    times = sent[body[0]]
+    assert all(sent[layer] == times for layer in body)
+    assert 3 * times <= sent[head] < 3 * (times + 3)
+
+
+def test_fedlama_with_phi_1_is_fedavg_bit_for_bit(run, tmp_path):
+    digests = []
+    for method in ({"preset": "fedavg"}, {"preset": "fedavg", "schedule": {"name": "fedlama", "phi": 1}}):
+        run("same", method)
+        digests.append([e.digest for e in events_of(tmp_path) if isinstance(e, VersionPublished)])
+    assert digests[0] == digests[1] != []
+
+
+def test_what_fedlama_finds_changes_when_tensors_travel(run, tmp_path):
+    run("fedlama", METHODS["fedlama"] | {"schedule": {"name": "fedlama", "phi": 2, "warmup_blocks": 0}})
+    events = events_of(tmp_path)
+    intervals = [set(e.intervals) for e in events if isinstance(e, VersionPublished)]
+    assert intervals
+    assert all(found <= {1, 2} for found in intervals)
+    assert {1, 2} in intervals
+    assert any(isinstance(e, SyncClosed) for e in events)
