@@ -18,7 +18,7 @@ def update_weight(num_examples: int, weighting: Weighting) -> int:
     return num_examples if weighting == "samples" else 1
 
 
-def add_values(values: NDArray[np.float32], weight: float, total: NDArray[np.float64]) -> None:
+def add_values(values: NDArray[np.float32 | np.int32], weight: float, total: NDArray[np.float64]) -> None:
     """Add ``weight * value`` to every element of `total`, in parts that stay in the cache."""
     for part in chunks(total.size):
         total[part] += np.multiply(values[part], weight, dtype=np.float64)

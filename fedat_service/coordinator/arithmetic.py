@@ -1,6 +1,5 @@
 """The arrays of a federation: running means, tier models, published versions. Driven by effects only."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +11,22 @@ from fedat_service.aggregation.asynchronous import REPLACE, blended
 from fedat_service.aggregation.mean import RunningMean
 from fedat_service.aggregation.mixing import mix_tiers
 from fedat_service.aggregation.server_optimizer import Moments, move
+from fedat_service.coordinator.begin import NO_SLOTS, AsSent, Begin
 from fedat_service.coordinator.gathering import Gathering, written_over
 from fedat_service.errors import Gone, ManifestError, NotFound
 from fedat_service.federation.effects import AddUpdate, CloseSync, DropRound, MakeVersion
 from fedat_service.federation.spec import Spec
 from fedat_service.methods.schedule import measures, next_cycle
 from fedat_service.methods.server import server_rule
-from fedat_service.methods.solvers import SlotState, receive, settle, start
+from fedat_service.methods.solvers import receive, settle, start
 from fedat_service.params import Manifest, Model
-from fedat_service.wire.bundle import Bundle
+from fedat_service.wire.bundle import Bundle, Entry
 from fedat_service.wire.codecs import make_codec, make_update_codec
+from fedat_service.wire.differences import stepped
 from fedat_service.wire.settings import Slot
+
+_STEP_STREAM = 4
+"""Purpose number of the generator that rounds the step to a version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +42,6 @@ class TierModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """What clients begin an exchange with: the model, and what the solver sends beside it."""
-
-    model: Model
-    slots: SlotState
-
-    def digest(self) -> str:
-        """Hex digest of all values, bit for bit."""
-        state = hashlib.blake2b(self.model.digest().encode(), digest_size=16)
-        for name, values in sorted(self.slots.values.items()):
-            state.update(name.encode())
-            state.update(np.ascontiguousarray(values).data)
-        return state.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
 class Made:
     """A new version, and how often its tier's tensors travel from now on, if that has changed."""
 
@@ -61,7 +49,6 @@ class Made:
     intervals: tuple[int, ...]
 
 
-NO_SLOTS = SlotState({})
 _Sync = tuple[int, int | None]
 
 
@@ -78,32 +65,35 @@ class Arithmetic:
 
     def __init__(self, spec: Spec, initial: Model) -> None:
         self._spec = spec
-        self._codec = make_codec(spec.method.codec)
-        self._largest = min(self._codec.largest, make_update_codec(spec.method.codec).largest)
+        codec = make_codec(spec.method.codec)
+        self._as_sent = AsSent(codec)
+        self._largest = min(codec.largest, make_update_codec(spec.method.codec).largest)
         self._server = server_rule(spec.method.server)
         self._moments: dict[int, Moments] = {}
         self._gathered: dict[_Sync, Gathering] = {}
         self._begun: dict[tuple[int, int], Begin] = {}
-        self._bases: dict[int, Model] = {}
+        self._bases: dict[int, Begin] = {}
         slots = start(spec.half, spec.method.solver, spec.manifest)
         # Every tier model starts as w0 (FedAT, Algorithm 1).
         self._tiers = [TierModel(0, initial)] * spec.num_tiers
         self._versions = {0: Begin(initial, slots)}
+        self._steps: dict[int, tuple[Entry, ...]] = {}
         self._slots = slots
 
     def add(self, added: AddUpdate, update: Bundle) -> None:
         """Decode a checked update straight into the running means of its sync."""
         # What ends a round is gathered by tier, for several rounds may make one version.
         key = added.tier, None if added.is_last else added.round
-        base = self._began(added.tier, added.round, update.base_version).model
+        base = self._began(added.tier, added.round, update.base_version)
         if added.is_last:
             self._bases[added.tier] = base
         if key not in self._gathered:
             measured = added.is_last and self._measures(added.tier)
-            self._gathered[key] = Gathering(self._spec, base if measured else None)
-        self._gathered[key].add(update, added.weight, base)
+            self._gathered[key] = Gathering(self._spec, base.model if measured else None)
+        differs = any(entry.reference == "base" for entry in update.entries)
+        self._gathered[key].add(update, added.weight, self._as_sent(base) if differs else base.model)
 
-    def _began(self, tier: int, index: int, base_version: int | None) -> "Begin":
+    def _began(self, tier: int, index: int, base_version: int | None) -> Begin:
         """What a round's last exchange began with; kept for as long as somebody works on it."""
         if (tier, index) in self._begun:
             return self._begun[tier, index]
@@ -126,10 +116,11 @@ class Arithmetic:
         """
         key = closed.tier, closed.round
         gathering = self._gathered.pop(key)
-        x = self._began(*key, closed.base_version).model
+        begin = self._began(*key, closed.base_version)
+        x = begin.model
         if "weights" in gathering.means:
             mean, due = gathering.means["weights"].mean(), gathering.parts["weights"]
-            x = self._carriable(self._stepped(closed.tier, x, mean, due))
+            x = self._carriable(self._stepped(closed.tier, begin, mean, due))
         self._receive(gathering, closed.num_updates, closed.num_clients)
         self._begun[key] = Begin(x, self._slots)
         return self._begun[key].digest()
@@ -143,10 +134,22 @@ class Arithmetic:
         intervals = self._intervals(gathering, made) if self._measures(made.tier) else ()
         self._tiers[made.tier - 1] = TierModel(made.version, moved, tier.rounds + len(made.rounds))
         model = mix_tiers([one.model for one in self._tiers], made.weights)
+        if self._spec.method.codec.directions == "both":
+            model = self._step(made.version, model)
         self._versions[made.version] = Begin(model, self._slots)
         for index in made.rounds:
             self._begun.pop((made.tier, index), None)
         return Made(model, intervals)
+
+    def _step(self, version: int, target: Model) -> Model:
+        """A version that those who hold the one before reach by a rounded step."""
+        rng = np.random.default_rng((self._spec.seed, _STEP_STREAM, version))
+        base, settings = self._versions[version - 1].model, self._spec.method.codec
+        model, entries = stepped(base, target, self._spec.manifest, settings, rng)
+        carriable = self._carriable(model)
+        if carriable is model:
+            self._steps[version] = entries
+        return carriable
 
     def _measures(self, tier: int) -> bool:
         blocks = (self._tiers[tier - 1].rounds + 1) * self._spec.first_cycle.length
@@ -191,22 +194,18 @@ class Arithmetic:
         x, base = self._tiers[made.tier - 1].model, self._bases.pop(made.tier)
         versions = {number: begin.model for number, begin in self._versions.items()}
         target = blended(made.blend, self._whole(gathering, x), x, versions, self._spec.manifest)
-        return self._stepped(made.tier, base if made.blend == REPLACE else x, target, self._spec.manifest)
+        start = base if made.blend == REPLACE else Begin(x, NO_SLOTS)
+        return self._stepped(made.tier, start, target, self._spec.manifest)
 
-    def _stepped(self, tier: int, x: Model, target: Model, due: Manifest) -> Model:
-        """The server optimizer's step from `x`, as clients got it, toward the `target` of due tensors."""
+    def _stepped(self, tier: int, begin: Begin, target: Model, due: Manifest) -> Model:
+        """The server optimizer's step from a model, as clients get it, toward the `target` of due tensors."""
         manifest = self._spec.manifest
         if self._spec.method.server.name == "average":
-            return target if due is manifest else written_over(manifest, target, due, x)
+            return target if due is manifest else written_over(manifest, target, due, begin.model)
         whose = 0 if self._spec.rule.drawn else tier
         moments = self._moments.get(whose) or self._server.start(manifest.num_floats)
-        self._moments[whose], moved = move(self._server, moments, self._as_sent(x), manifest, target, due)
+        self._moments[whose], moved = move(self._server, moments, self._as_sent(begin), manifest, target, due)
         return moved
-
-    def _as_sent(self, model: Model) -> Model:
-        """A model as its codec gives it to the clients: what they start from, and the updates step from."""
-        floats = self._codec.decode(self._codec.encode(model.floats), model.floats.size)
-        return Model(floats, model.integers)
 
     def _carriable(self, model: Model) -> Model:
         """The model, or the nearest one its codec can carry: rounding may leave the range by a step."""
@@ -226,9 +225,10 @@ class Arithmetic:
         kept = set(versions)
         for version in [v for v in self._versions if v not in kept]:
             del self._versions[version]
+            self._steps.pop(version, None)
 
-    def version(self, number: int, newest: int) -> Model:
-        """A published version's model.
+    def version(self, number: int, newest: int) -> Begin:
+        """A published version.
 
         Raises:
             NotFound: If there is no such version yet.
@@ -238,21 +238,21 @@ class Arithmetic:
             raise NotFound(f"no version {number}; the newest is {newest}", "version")
         if number not in self._versions:
             raise Gone(f"version {number} is no longer kept", "version", current_version=newest)
-        return self._versions[number].model
+        return self._versions[number]
 
-    def begin(self, tier: int, index: int, sync: int, base_version: int, newest: int) -> Begin:
-        """What an exchange of a round begins with.
+    def begin(self, tier: int, index: int, newest: int) -> Begin:
+        """What a further exchange of a round begins with.
 
         Raises:
-            NotFound: If its base version is not there yet.
-            Gone: If it is no longer kept.
+            Gone: If the round is over.
         """
-        if sync == 0:
-            self.version(base_version, newest)
-            return self._versions[base_version]
         if (tier, index) not in self._begun:
             raise Gone(f"round {index} of tier {tier} is over", "task", current_version=newest)
         return self._begun[tier, index]
+
+    def step(self, number: int) -> tuple[Entry, ...] | None:
+        """What makes a version of the one before it; None where versions travel whole."""
+        return self._steps.get(number)
 
     def tier_model(self, number: int) -> TierModel:
         """A tier's model, tiers numbered from 1."""

@@ -1,11 +1,12 @@
 """The coordinator of one federation: a request becomes a command, or an answer read off the state."""
 
 import asyncio
+from collections.abc import Collection
 from functools import partial
 
 from fedat_service.clock import Clock
 from fedat_service.coordinator import decisions
-from fedat_service.coordinator.arithmetic import NO_SLOTS, Begin
+from fedat_service.coordinator.begin import NO_SLOTS, Begin
 from fedat_service.coordinator.execution import Execution
 from fedat_service.coordinator.intake import evaluation_of, read_initial_model, read_submission
 from fedat_service.coordinator.journal import Command, Decide, Journal
@@ -183,13 +184,17 @@ class Coordinator:
         """
         return await self._enter(lambda state: decisions.version_evaluation(state, message, self.clock.now()))
 
-    async def model(self, version: int | None, layers: tuple[str, ...] | None) -> Publication:
-        """A published version as it travels; the newest if None."""
+    async def model(
+        self, version: int | None, layers: tuple[str, ...] | None, held: Collection[str] = ()
+    ) -> Publication:
+        """A published version as it travels to who holds what these tags name; the newest if None."""
         number = self.state.published if version is None else version
-        model = self._execution.arrays.version(number, self.state.published)
-        return await self._publish("global", number, model, layers)
+        down = self._weights_of(layers)
+        return await self._execution.publication(number, self.state.published, down, held)
 
-    async def task_model(self, task: TaskId, layers: tuple[str, ...] | None) -> Publication:
+    async def task_model(
+        self, task: TaskId, layers: tuple[str, ...] | None, held: Collection[str] = ()
+    ) -> Publication:
         """What a task begins with, as it travels: what it fetches, or some layers of the model.
 
         Raises:
@@ -197,27 +202,25 @@ class Coordinator:
             NotFound: If there is no such layer.
         """
         lease, exchange = held_lease(self.state, task), exchange_of(self.state, task)
-        arrays, version = self._execution.arrays, lease.base_version
-        begin = arrays.begin(task.tier, task.round, task.sync, version, self.state.published)
-        whose = round_name(task.tier, task.round) if task.sync else "global"
         down = exchange.down if layers is None else self._weights_of(layers)
+        newest, version = self.state.published, lease.base_version
+        if not task.sync:
+            return await self._execution.publication(version, newest, down, held)
+        begin = self._execution.arrays.begin(task.tier, task.round, newest)
+        whose = round_name(task.tier, task.round)
         return await self._execution.publisher.publication(whose, version, begin, down)
 
     async def tier_model(self, number: int, layers: tuple[str, ...] | None) -> Publication:
         """A tier's own model as it travels."""
         tier_of(self.state, number)
         made = self._execution.arrays.tier_model(number)
-        return await self._publish(f"tier{number}", made.version, made.model, layers)
+        begin, down = Begin(made.model, NO_SLOTS), self._weights_of(layers)
+        return await self._execution.publisher.publication(f"tier{number}", made.version, begin, down)
 
-    async def _publish(
-        self, whose: str, version: int, model: Model, layers: tuple[str, ...] | None
-    ) -> Publication:
-        down = self._weights_of(self.spec.manifest.layers if layers is None else layers)
-        return await self._execution.publisher.publication(whose, version, Begin(model, NO_SLOTS), down)
-
-    def _weights_of(self, layers: tuple[str, ...]) -> dict[Slot, tuple[str, ...]]:
+    def _weights_of(self, layers: tuple[str, ...] | None) -> dict[Slot, tuple[str, ...]]:
+        manifest = self.spec.manifest
         try:
-            tensors = self.spec.manifest.select(layers)
+            tensors = manifest.tensors if layers is None else manifest.select(layers)
         except ManifestError as error:
             raise NotFound(str(error), "layers") from error
         return {"weights": tuple(tensor.name for tensor in tensors)}

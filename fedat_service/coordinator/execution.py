@@ -1,13 +1,13 @@
 """What follows from a committed event: sums, versions, alarms, and clients woken up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from fedat_service.clock import Clock
 from fedat_service.coordinator.arithmetic import Arithmetic
 from fedat_service.coordinator.journal import Decide, Decision
 from fedat_service.coordinator.offload import Offload
-from fedat_service.coordinator.publisher import Publisher, round_name
+from fedat_service.coordinator.publisher import Publication, Publisher, round_name
 from fedat_service.coordinator.waiting import Alarm, WaitingRoom
 from fedat_service.errors import NotFound
 from fedat_service.federation.effects import (
@@ -25,6 +25,7 @@ from fedat_service.federation.state import State, next_deadline_s, since_start_s
 from fedat_service.metrics import Timeline
 from fedat_service.params import Model
 from fedat_service.wire.bundle import Bundle
+from fedat_service.wire.settings import Slot
 
 
 class Execution:
@@ -83,6 +84,21 @@ class Execution:
         elif isinstance(event, VersionEvaluated):
             self.timeline.evaluation(event, since_start_s(state, event.at_s))
         self.alarm.set(next_deadline_s(state))
+
+    async def publication(
+        self, version: int, newest: int, down: Mapping[Slot, tuple[str, ...]], held: Collection[str]
+    ) -> Publication:
+        """A version as it travels to a client that holds what some entity tags name.
+
+        Raises:
+            NotFound: If there is no such version yet.
+            Gone: If it is no longer kept.
+        """
+        begin, step = self.arrays.version(version, newest), self.arrays.step(version)
+        whole = await self.publisher.publication("global", version, begin, down)
+        if step is None or whole.etag in held:
+            return whole
+        return await self.publisher.step(whole, version, down, step, held)
 
     async def _perform(self, effect: Effect, update: Bundle | None, state: State) -> None:
         match effect:

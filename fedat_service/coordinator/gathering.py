@@ -10,8 +10,9 @@ from fedat_service.aggregation.mean import RunningMean, add_values, update_weigh
 from fedat_service.errors import RuleError
 from fedat_service.federation.spec import Spec
 from fedat_service.params import Manifest, Model
-from fedat_service.wire.bundle import Bundle, Entry
+from fedat_service.wire.bundle import Bundle, Entry, values_of
 from fedat_service.wire.codecs import Int64, make_codec
+from fedat_service.wire.differences import differential
 from fedat_service.wire.settings import Slot
 
 _slot = attrgetter("slot")
@@ -43,7 +44,7 @@ class Gathering:
         Args:
             update: What came.
             weight: What its weights count.
-            base: What its differences are to.
+            base: What its differences are to, as its client got it.
         """
         beside = update_weight(update.num_examples or 1, self._spec.half.weighting)
         for slot, entries in groupby(update.entries, _slot):
@@ -62,11 +63,9 @@ class Gathering:
             entry.codec.add(entry.payload, weight, mean.total[span])
             began = base.floats[self._spec.manifest.spans[entry.tensor.name]]
             if entry.reference == "base":
-                add_values(began, weight, mean.total[span])
+                add_values(differential(entry).on_grid(began), weight, mean.total[span])
             if slot == "weights" and self._drift is not None:
-                values = entry.codec.decode(entry.payload, entry.tensor.size)
-                values = began + values if entry.reference == "base" else values
-                self._drift.add(entry.tensor.name, values, weight)
+                self._drift.add(entry.tensor.name, values_of(entry, began), weight)
         mean.admit(integers, weight)
 
     def _open(self, slot: Slot, entries: tuple[Entry, ...]) -> None:

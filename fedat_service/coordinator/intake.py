@@ -14,11 +14,20 @@ from fedat_service.federation.state import Lease, State
 from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
 from fedat_service.store.base import Body
-from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, model_entries, parse_bundle
+from fedat_service.wire.bundle import (
+    Bundle,
+    Entry,
+    check_bundle,
+    decode_model,
+    head_of,
+    model_entries,
+    parse_bundle,
+)
 from fedat_service.wire.codecs import Codec, Float32, Int64, make_codec, make_update_codec
+from fedat_service.wire.differences import codecs_of
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
 from fedat_service.wire.qsgd import Qsgd
-from fedat_service.wire.settings import Slot
+from fedat_service.wire.settings import Reference, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +125,36 @@ def _check_contents(bundle: Bundle, up: Mapping[Slot, tuple[str, ...]], spec: Sp
     for slot, name in due:
         if (slot, name) not in sent:
             raise Unprocessable(f"{_what(slot, name)} is due and missing", name)
-    learns, other = make_update_codec(spec.method.codec), make_codec(spec.method.codec)
     for entry in bundle.entries:
         name = entry.tensor.name
         if (entry.slot, name) not in due:
             raise Unprocessable(f"{_what(entry.slot, name)} is not due", name)
-        codec = Float32() if entry.slot != "weights" else learns if entry.tensor.trainable else other
-        if entry.tensor.dtype == "float32" and entry.codec != codec:
-            came, wanted = _told(entry.codec), _told(codec)
+        taken = _ways(entry, spec)
+        if entry.tensor.dtype == "float32" and (entry.codec, entry.reference) not in taken:
+            came = _told(entry.codec, entry.reference)
+            wanted = " or ".join(_told(*way) for way in taken)
             what = _what(entry.slot, name)
             raise Unprocessable(f"{what} came as {came}, the federation takes {wanted}", name)
+
+
+def _ways(entry: Entry, spec: Spec) -> list[tuple[Codec | Qsgd, Reference]]:
+    """How the float tensor of an entry may travel."""
+    if entry.slot != "weights":
+        return [(Float32(), "absolute")]
+    values, differences = codecs_of(entry.tensor, spec.method.codec)
+    ways: list[tuple[Codec | Qsgd, Reference]] = [] if values is None else [(values, "absolute")]
+    return ways if differences is None else [*ways, (differences, "base")]
 
 
 def _what(slot: Slot, name: str) -> str:
     return f"tensor {name!r}" if slot == "weights" else f"{slot} of tensor {name!r}"
 
 
-def _told(codec: Codec | Int64 | Qsgd) -> str:
-    """A codec in words: `polyline, precision 4, layout pairs`."""
+def _told(codec: Codec | Int64 | Qsgd, reference: Reference) -> str:
+    """A codec in words: `polyline, precision 4, layout plain, reference base`."""
     name, *members = codec.fields().items()
-    return ", ".join([str(name[1]), *(f"{member} {value}" for member, value in members)])
+    words = [str(name[1]), *(f"{member} {value}" for member, value in members)]
+    return ", ".join(words if reference == "absolute" else [*words, f"reference {reference}"])
 
 
 def evaluation_of(message: Evaluation, task: TaskId, at_s: float) -> ClientEvaluated:

@@ -15,6 +15,7 @@ from fedat_service.http.direct import direct_router
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec, make_update_codec
+from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
 
 router = APIRouter(responses=RESPONSES, tags=["models and updates"])
@@ -27,7 +28,7 @@ def _split(layers: str | None) -> tuple[str, ...] | None:
     return None if layers is None else tuple(layers.split(","))
 
 
-@direct.get(MODEL, response_class=Response)
+@direct.get(MODEL, response_class=Response, responses={226: {"description": "Differences to what is held"}})
 async def get_model(
     request: Request,
     federation: FederationName,
@@ -39,13 +40,19 @@ async def get_model(
 
     With `task` and no version, what that task begins with: the tensors it fetches, and what its solver is
     sent beside them. With `task` the bytes are counted for its tier.
+
+    Who sends `A-IM: fedat-differences` and the entity tag of another version may get 226: a bundle of
+    differences to it (RFC 3229).
     """
     coordinator = find_federation(request, federation)
     named = None if task is None else TaskId.parse(task)
     tier = 0 if named is None else coordinator.tier_of_task(named)
+    held = _tags(request) if DIFFERENCES in request.headers.get("a-im", "") else ()
     if named is not None and version is None:
-        return _answer(request, coordinator, await coordinator.task_model(named, _split(layers)), tier)
-    return _answer(request, coordinator, await coordinator.model(version, _split(layers)), tier)
+        found = await coordinator.task_model(named, _split(layers), held)
+    else:
+        found = await coordinator.model(version, _split(layers), held)
+    return _answer(request, coordinator, found, tier)
 
 
 @router.get(TIER_MODEL, response_class=Response)
@@ -57,17 +64,25 @@ async def get_tier_model(
 
 
 def _answer(request: Request, federation: Coordinator, found: Publication, tier: int) -> Response:
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept"}
+    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept, A-IM, If-None-Match"}
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse(describe(found.bundle), headers={"Vary": "Accept"})
-    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+    known = _tags(request)
     if found.etag in known or "*" in known:
         response = Response(status_code=304, headers=headers)
         federation.ledger.count("down", tier, (), _response_bytes(response))
         return response
-    response = Response(found.body, media_type=BUNDLE_TYPE, headers=headers)
+    status = 200
+    if found.bundle.base_version is not None:
+        # RFC 3229: an answer to be added to what the client holds.
+        status, headers["IM"] = 226, DIFFERENCES
+    response = Response(found.body, status, media_type=BUNDLE_TYPE, headers=headers)
     federation.ledger.count("down", tier, found.bundle.entries, _response_bytes(response))
     return response
+
+
+def _tags(request: Request) -> list[str]:
+    return [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
 
 
 def _response_bytes(response: Response) -> int:

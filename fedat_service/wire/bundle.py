@@ -8,19 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+import numpy as np
 from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Model, TensorSpec, to_model
+from fedat_service.params import Manifest, Model, Params, TensorSpec, to_model
 from fedat_service.wire import header as headers
-from fedat_service.wire.codecs import Codec, Float32, Int64, parse_codec
+from fedat_service.wire.codecs import Codec, Float32, Int64, Polyline, parse_codec
 from fedat_service.wire.header import EntryHeader, Header
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
-from fedat_service.wire.settings import Slot
+from fedat_service.wire.settings import Reference, Slot
 
 MAGIC = b"FEDAT1\n"
 
@@ -36,14 +37,17 @@ class Entry:
     slot: Slot
     tensor: TensorSpec
     codec: Codec | Int64 | Qsgd
-    reference: Literal["absolute", "base"]
+    reference: Reference
     payload: Payload
     crc32: int
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A model (`version`) or an update of one (`base_version`, `num_examples`)."""
+    """A model (`version`) or an update of one (`base_version`, `num_examples`).
+
+    A model that is sent as differences to another version says that one's number as `base_version`.
+    """
 
     federation: str
     entries: tuple[Entry, ...]
@@ -141,21 +145,41 @@ def check_bundle(bundle: Bundle) -> None:
             entry.codec.check(entry.payload, entry.tensor.size)
 
 
-def decode_bundle(bundle: Bundle) -> dict[Slot, dict[str, NDArray[Any]]]:
+def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[Slot, dict[str, NDArray[Any]]]:
     """Decode to float32 and int64 arrays by slot and tensor name, shaped as the manifest says.
 
+    Args:
+        bundle: What was received.
+        base: What its differences are added to.
+
     Raises:
-        WireError: If a payload does not decode, or holds differences; `field` names the tensor.
+        WireError: If a payload does not decode, or a difference has no base; `field` names the tensor.
     """
     slots: dict[Slot, dict[str, NDArray[Any]]] = {}
     for entry in bundle.entries:
         tensor = entry.tensor
+        start = None if base is None else base.get(tensor.name)
         with blame(tensor):
-            if entry.reference != "absolute":
-                raise WireError("values are needed, these are differences")
-            values: NDArray[Any] = entry.codec.decode(entry.payload, tensor.size)
+            values = values_of(entry, None if start is None else start.reshape(-1))
         slots.setdefault(entry.slot, {})[tensor.name] = values.reshape(tensor.shape)
     return slots
+
+
+def values_of(entry: Entry, base: NDArray[np.float32] | None) -> NDArray[Any]:
+    """Decode one tensor, flat.
+
+    Args:
+        entry: What was received.
+        base: What its differences are added to, if it holds such.
+
+    Raises:
+        WireError: If the payload does not decode, or a difference has no base.
+    """
+    if entry.reference == "absolute":
+        return entry.codec.decode(entry.payload, entry.tensor.size)
+    if base is None or not isinstance(entry.codec, Polyline | Qsgd):
+        raise WireError("differences came without what they are taken to")
+    return entry.codec.decode_from(entry.payload, base)
 
 
 def decode_model(bundle: Bundle, manifest: Manifest) -> Model:
@@ -255,8 +279,9 @@ def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64 | Qs
         raise WireError(
             f"{tensor.dtype} tensor {tensor.name!r} cannot come as {entry.codec}", f"entries[{i}].codec"
         )
+    either = isinstance(codec, Polyline) and codec.layout == "plain"
     reference = "base" if isinstance(codec, Qsgd) else "absolute"
-    if entry.reference != reference:
+    if entry.reference != reference and not either:
         raise WireError(
             f"tensor {tensor.name!r} has reference {reference!r} in {entry.codec}, got {entry.reference!r}",
             f"entries[{i}].reference",

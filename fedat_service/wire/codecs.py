@@ -123,6 +123,20 @@ class Polyline:
         """See `Codec`."""
         self.backend.add(payload, weight, total, self.layout)
 
+    def on_grid(self, values: NDArray[np.float32]) -> NDArray[np.int32]:
+        """Values in the units of `add`."""
+        return self.backend.quantise(values, self.precision)
+
+    def encode_from(
+        self, values: NDArray[np.float32], base: NDArray[np.float32], _rng: np.random.Generator
+    ) -> bytes | None:
+        """Encode differences on the grid; None if they would take more room than the values."""
+        return self.backend.encode_from(values, base, self.precision)
+
+    def decode_from(self, payload: Payload, base: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Add differences to the same base."""
+        return self.backend.decode_from(payload, base, self.precision)
+
 
 @dataclass(frozen=True, slots=True)
 class _Raw:

@@ -2,13 +2,13 @@
 
 import json
 import reprlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from fedat_service.errors import WireError
 from fedat_service.wire.messages import MAX_EXAMPLES
-from fedat_service.wire.settings import Name, Slot, Strict
+from fedat_service.wire.settings import Name, Reference, Slot, Strict
 
 _Text = Annotated[str, Field(strict=True, max_length=128)]
 _Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
@@ -28,7 +28,7 @@ class EntryHeader(Strict):
     precision: _Count | None = None
     layout: _Text | None = None
     levels: _Count | None = None
-    reference: Literal["absolute", "base"]
+    reference: Reference
     nbytes: _Count
     crc32: Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
@@ -73,11 +73,20 @@ def make_header(members: object) -> Header:
         first = error.errors(include_url=False)[0]
         name = _path(first["loc"])
         raise WireError(f"{name}: {first['msg']}, got {reprlib.repr(first['input'])}", name) from error
-    if (header.version is None) == (header.base_version is None):
-        raise WireError("a bundle has either a version or a base_version", "version")
-    if header.base_version is None and any(entry.reference == "base" for entry in header.entries):
-        raise WireError("differences need the base_version that they are taken to", "base_version")
+    _require_versions(header)
     return header
+
+
+def _require_versions(header: Header) -> None:
+    differs = any(entry.reference == "base" for entry in header.entries)
+    if header.version is None and header.base_version is None:
+        raise WireError("a bundle has a version or a base_version", "version")
+    if header.base_version is None and differs:
+        raise WireError("differences need the base_version that they are taken to", "base_version")
+    if header.version is not None and header.base_version is not None and not differs:
+        raise WireError("only a version that came as differences has a base_version, too", "version")
+    if header.version is not None and header.num_examples is not None:
+        raise WireError("a version has no num_examples", "num_examples")
 
 
 def write_header(header: Header) -> bytes:

@@ -37,6 +37,8 @@ MAX_CHARS = 7
 
 _LAG: Mapping[str, int] = MappingProxyType({"plain": 0, "flat": 1, "pairs": 2})
 _PAD = b"?"
+_FLOAT_LIMIT = 1 << 24
+"""All integers below it are float32 numbers."""
 
 
 class Kernels(Protocol):
@@ -143,6 +145,32 @@ class Backend:
             raise WireError("total must be writable")
         payload = _without_pad(payload, total.size, layout)
         _raise(self.kernels.add(payload, total, weight, _LAG[layout]), total.size)
+
+    def encode_from(
+        self, values: NDArray[np.float32], base: NDArray[np.float32], precision: int
+    ) -> bytes | None:
+        """Encode the differences of the integers to those of other values, without layout.
+
+        They are as exact as the values; where one is not below 2**24 in size they would take more room than
+        the values, and there is None.
+
+        Raises:
+            WireError: If a value is not finite or its integer is not below 2**30 in size.
+        """
+        differences = self.quantise(values, precision) - self.quantise(base, precision)
+        if np.abs(differences).max(initial=0) >= _FLOAT_LIMIT:
+            return None
+        return self.kernels.encode(differences.astype(np.float32), 1.0, _LAG["plain"])
+
+    def decode_from(self, payload: Payload, base: NDArray[np.float32], precision: int) -> NDArray[np.float32]:
+        """Add what `encode_from` gave to the same values; what comes out is what `decode` would give.
+
+        Raises:
+            WireError: If the payload is anything but `base.size` well-formed differences.
+        """
+        total = self.quantise(base, precision).astype(np.float64)
+        self.add(payload, 1.0, total, "plain")
+        return (total / 10.0**precision).astype(np.float32)
 
 
 BACKENDS: Mapping[str, Backend] = MappingProxyType(

@@ -149,9 +149,25 @@ class Qsgd:
         size = size_bytes(count, self.levels)
         return size, size
 
-    def encode(self, values: NDArray[np.float32], rng: np.random.Generator) -> bytes:
-        """Round and encode; see the function of that name."""
-        return encode(values, self.levels, rng)
+    def on_grid(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Values in the units of `add`."""
+        return values
+
+    def encode_from(
+        self, values: NDArray[np.float32], base: NDArray[np.float32], rng: np.random.Generator
+    ) -> bytes:
+        """Round and encode the differences of values to other ones.
+
+        Raises:
+            WireError: If a difference or their norm is out of range.
+        """
+        # A difference that leaves the range is infinite, and has no norm.
+        with np.errstate(over="ignore"):
+            return encode(np.subtract(values, base), self.levels, rng)
+
+    def decode_from(self, payload: Payload, base: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Add differences to the same base."""
+        return np.add(base, decode(payload, base.size, self.levels))
 
     def decode(self, payload: Payload, count: int) -> NDArray[np.float32]:
         """Decode exactly `count` differences; see the function of that name."""

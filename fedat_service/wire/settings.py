@@ -46,6 +46,8 @@ Seconds = Annotated[Float, Field(ge=0, le=1e9)]
 Seed = Annotated[Int, Field(ge=0, lt=2**63)]
 Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
 """A named set of tensors in a bundle: the model's values, or what a solver sends beside them."""
+Reference = Literal["absolute", "base"]
+"""What the values of a tensor in a bundle are: themselves, or differences to those of another version."""
 HeadCount = Annotated[Int, Field(ge=1, le=100_000)]
 HeadPatterns = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=128)], ...], Field(min_length=1, max_length=64)
@@ -214,23 +216,30 @@ class ServerOptimizer(Strict):
 
 
 class CodecSettings(Strict):
-    """How tensors become bytes; `precision` and `layout` belong to polyline, `levels` to qsgd.
+    """How tensors become bytes.
+
+    `precision`, `layout` and `reference` belong to polyline, `levels` and `directions` to qsgd. With
+    `reference` base, a tensor of an update goes up as the difference of its integers to those of the version
+    that the client started from, wherever that is shorter; the values that arrive are the same, bit for bit.
 
     `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
     started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
-    take 5). Models go down as float32, and so do both ways the statistics that do not learn: a variance that
-    is rounded at random can become negative.
+    take 5). With `directions` up, models go down as float32; with both, every version is the one before it
+    and a rounded step, which goes down alone to those who hold the one before it, and float32 to the others.
+    Statistics that do not learn travel as float32: a variance that is rounded at random can become negative.
     """
 
     name: Literal["float32", "float16", "polyline", "qsgd"] = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
+    reference: Reference = "absolute"
     levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
+    directions: Literal["up", "both"] = "up"
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        own = dict.fromkeys(("precision", "layout"), ("polyline",))
-        _require_own(self, self.name, own | {"levels": ("qsgd",)})
+        own = dict.fromkeys(("precision", "layout", "reference"), ("polyline",))
+        _require_own(self, self.name, own | dict.fromkeys(("levels", "directions"), ("qsgd",)))
         return self
 
 

@@ -14,6 +14,8 @@ from loadtest.experiments.simulation import simulate
 SCAFFOLD = {"name": "scaffold", "lr": 0.05}
 FEDALS = {"name": "fedals", "alpha": 3}
 FEDLAMA = {"name": "fedlama", "phi": 2, "warmup_blocks": 2}
+BASE = {"name": "polyline", "reference": "base"}
+BOTH = {"name": "qsgd", "directions": "both"}
 METHODS = {
     "fedals": {"preset": "fedavg", "schedule": FEDALS},
     "fedlama": {"preset": "fedavg", "schedule": FEDLAMA},
@@ -21,6 +23,9 @@ METHODS = {
     "fedat-fedals": {"preset": "fedat", "schedule": FEDALS},
     "fedasync-fedals": {"preset": "fedasync", "schedule": FEDALS},
     "fedpaq-fedlama": {"preset": "fedpaq", "schedule": FEDLAMA},
+    "fedpaq-both-fedals": {"preset": "fedpaq", "schedule": FEDALS, "codec": BOTH},
+    "fedat-base-fedlama": {"preset": "fedat", "schedule": FEDLAMA, "codec": BASE},
+    "fedasync-base-fedals": {"preset": "fedasync", "schedule": FEDALS, "codec": BASE},
     "fedadam-fedals": {"preset": "fedadam", "schedule": FEDALS},
     "local-momentum": {"preset": "fedavg", "solver": {"name": "momentum", "lr": 0.01, "reset": "never"}},
     "scaffold": {"preset": "fedavg", "solver": SCAFFOLD},

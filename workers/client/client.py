@@ -11,8 +11,9 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
-from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec, make_update_codec
+from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec
 from fedat_service.wire.complaints import complaint, first_of, place_of
+from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
     CLIENT_TASK,
@@ -177,13 +178,14 @@ class FedATClient:
         known = models.get(self._held)
         headers = {"Accept": BUNDLE_TYPE, "Accept-Encoding": self._accept_encoding}
         if self._held is not None and known is not None:
-            headers["If-None-Match"] = self._held
+            headers |= {"If-None-Match": self._held, "A-IM": DIFFERENCES}
         limit = max_bundle_bytes(models.manifest, codec, Float32(), num_slots=len(wanted))
         request = Request("GET", self._path(MODEL), query, headers, max_bytes=limit)
         answer = await self._exchange.send(request)
         if answer.status != 304:
             self._held = answer.headers.get("etag")
-            return await models.decode(self._held, answer.body, wanted)
+            base = await known if answer.status == 226 and known is not None else None
+            return await models.decode(self._held, answer.body, wanted, base)
         if known is None:
             raise WireError("304 for a model that this client does not hold", "etag")
         return await known
@@ -243,7 +245,7 @@ def _whole(models: ModelCache) -> Wanted:
 
 
 def _sends_differences(task: Task) -> bool:
-    return make_update_codec(task.codec) != make_codec(task.codec)
+    return task.codec.name == "qsgd" or task.codec.reference == "base"
 
 
 def _read(message: type[Message], answer: Response) -> Message:

@@ -11,7 +11,7 @@ from fedat_service.errors import NotNow, ServiceRefused
 from fedat_service.wire.views import Problem
 from workers.client.connection import Connection, Request, Response
 
-_ANSWERS = (200, 201, 204, 304)
+_ANSWERS = (200, 201, 204, 226, 304)
 _NOT_NOW = (429, 502, 503, 504)
 _MAX_RETRY_AFTER_S = 300.0
 

@@ -64,13 +64,21 @@ class ModelCache:
         """The model kept under a key, if it still is."""
         return None if key is None else self._models.get(key)
 
-    async def decode(self, key: Key | None, body: Payload, wanted: Wanted) -> GlobalModel:
+    async def decode(
+        self, key: Key | None, body: Payload, wanted: Wanted, base: GlobalModel | None = None
+    ) -> GlobalModel:
         """Check a bundle and turn it into parameters, unless that was done under the same key before.
+
+        Args:
+            key: What it is kept under, if at all.
+            body: The bundle.
+            wanted: The tensors that it must hold.
+            base: The version that it holds differences to, if it does.
 
         Raises:
             WireError: If it is not a version of exactly these tensors of this federation's model.
         """
-        work = partial(_decode, body, self.federation, self.manifest, wanted)
+        work = partial(_decode, body, self.federation, self.manifest, wanted, base)
         if key is None:
             return await self._run(work)
         if key not in self._models:
@@ -125,13 +133,17 @@ class ModelCache:
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
-def _decode(body: Payload, federation: str, manifest: Manifest, wanted: Wanted) -> GlobalModel:
+def _decode(
+    body: Payload, federation: str, manifest: Manifest, wanted: Wanted, base: GlobalModel | None
+) -> GlobalModel:
     bundle = parse_bundle(body, manifest)
     if bundle.federation != federation or bundle.version is None:
         raise WireError(
             f"expected a version of {federation!r}, got version {bundle.version} of {bundle.federation!r}",
             "federation",
         )
+    if bundle.base_version != (None if base is None else base.version):
+        raise WireError(f"differences to version {bundle.base_version} came unasked", "base_version")
     asked = {(slot, name) for slot, names in wanted.items() for name in names}
     sent = {(entry.slot, entry.tensor.name) for entry in bundle.entries}
     if wrong := sent.symmetric_difference(asked):
@@ -140,7 +152,7 @@ def _decode(body: Payload, federation: str, manifest: Manifest, wanted: Wanted) 
             f"{slot} of tensor {name!r} {'is missing' if (slot, name) in asked else 'was not asked for'}"
         )
     # Decoding checks every value, as `check_bundle` does.
-    slots: dict[Slot, Params] = {**decode_bundle(bundle)}
+    slots: dict[Slot, Params] = {**decode_bundle(bundle, None if base is None else base.params)}
     return GlobalModel(bundle.version, slots.pop("weights", {}), slots)
 
 

@@ -23,6 +23,7 @@ from fedat_service.federation.state import initial_state, next_deadline_s, versi
 from fedat_service.federation.transition import transition
 from fedat_service.params import Model, initial_model, to_params
 from fedat_service.wire.bundle import Bundle
+from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.differences import update_entries
 from fedat_service.wire.messages import CreateFederation, ManifestMessage, TensorMessage
 
@@ -122,15 +123,24 @@ def update_of(one, rng, base_version):
     values = rng.standard_normal(spec.manifest.num_floats).astype(np.float32)
     values[spec.manifest.spans["norm.running_var"]] = rng.uniform(0, 1, 5)
     model = Model(values, rng.integers(0, 1000, 1))
-    base = to_params(one.arrays.version(base_version, one.state.version), spec.manifest)
-    entries = update_entries(model, base, spec.manifest, spec.manifest.tensors, spec.method.codec, rng)
+    sent, codec = one.arrays.version(base_version, one.state.version).model, make_codec(spec.method.codec)
+    base = Model(codec.decode(codec.encode(sent.floats), sent.floats.size), sent.integers)
+    entries = update_entries(
+        model, to_params(base, spec.manifest), spec.manifest, spec.manifest.tensors, spec.method.codec, rng
+    )
     return Bundle(federation="f", base_version=base_version, num_examples=1, entries=entries)
 
 
-CODECS = [{"name": "float32"}, {"name": "polyline", "precision": 3}, {"name": "qsgd", "levels": 4}]
+CODECS = [
+    {"name": "float32"},
+    {"name": "polyline", "precision": 3},
+    {"name": "polyline", "reference": "base"},
+    {"name": "qsgd", "levels": 4},
+    {"name": "qsgd", "directions": "both"},
+]
 
 
-@pytest.mark.parametrize("codec", CODECS, ids=named)
+@pytest.mark.parametrize("codec", CODECS, ids=str)
 @pytest.mark.parametrize("server", [{"name": "average"}, {"name": "fedyogi", "lr": 0.01}], ids=named)
 @pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
 def test_the_log_alone_gives_the_same_models(participation, codec, server):
@@ -153,6 +163,18 @@ def test_fedcom_with_rate_1_is_the_average_bit_for_bit(participation, codec):
     rate_1 = history(spec_of(participation, codec, {"name": "server_lr"}), seed=4)
     assert average.state.version > 5
     assert [one.digest() for one in rate_1.models] == [one.digest() for one in average.models]
+
+
+@pytest.mark.parametrize("server", [{"name": "average"}, {"name": "server_lr", "gamma": 2.0}], ids=named)
+@pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
+def test_differences_on_the_grid_make_the_same_models_bit_for_bit(participation, server):
+    absolute, based = (
+        history(spec_of(participation, {"name": "polyline", "reference": reference}, server), seed=5)
+        for reference in ("absolute", "base")
+    )
+    ways = {entry.reference for _, update in based.log if update for entry in update.entries}
+    assert ways == {"absolute", "base"}
+    assert [one.digest() for one in based.models] == [one.digest() for one in absolute.models]
 
 
 @pytest.mark.parametrize("name", ["fedasync", "fedbuff"])

@@ -87,7 +87,7 @@ async def test_the_log_holds_every_version_and_its_digest(fragile, store):
     await fragile.task("a", wait=30)  # the next task is there once its version is
     kinds = [event.kind for event in store.events("f")]
     assert kinds[2:4] == ["update_accepted", "version_published"]
-    model = fragile.coordinator._execution.arrays.version(1, 1)
+    model = fragile.coordinator._execution.arrays.version(1, 1).model
     assert store.events("f")[3].digest == model.digest()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedat_service.params import Manifest, Model, TensorSpec, to_params
-from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle, model_entries, parse_bundle
 from fedat_service.wire.codecs import Float32
 from fedat_service.wire.differences import update_entries
 from fedat_service.wire.messages import BUNDLE_TYPE, ManifestMessage
@@ -58,12 +58,12 @@ async def put_model(service, body):
     return await service.http.put(path, content=body, headers={"Content-Type": BUNDLE_TYPE})
 
 
-async def start(service, weights, *clients, server=None, participation="fedavg"):
+async def start(service, weights, *clients, server=None, participation="fedavg", directions="up"):
     """A federation of two weights, at their initial values; the clients' tasks."""
     method = {
         "participation": {"name": participation},
         "server": server or {"name": "average"},
-        "codec": {"name": "qsgd", "levels": 2},
+        "codec": {"name": "qsgd", "levels": 2, "directions": directions},
     }
     created = await service.create(
         method=method,
@@ -146,7 +146,11 @@ def changed(body, at, **members):
 GOOD = update([1, 1], [2, 1], [0, 0])
 NAN = np.array(np.nan, "<f4").tobytes()
 WRONG = {
-    "other levels": (update([1, 1], [2, 1], [0, 0], levels=3), "fc.weight", "takes qsgd, levels 2"),
+    "other levels": (
+        update([1, 1], [2, 1], [0, 0], levels=3),
+        "fc.weight",
+        "takes qsgd, levels 2, reference base",
+    ),
     "values": (
         encode_bundle(
             Bundle("f", model_entries(model_of([2, 1]), MANIFEST, MANIFEST.tensors, Float32()), None, 0, 10)
@@ -183,6 +187,63 @@ async def test_an_update_that_is_not_what_was_asked_for_is_refused_by_name(servi
     assert (answer.status_code, answer.json()["field"]) == (422, field)
     assert reason in answer.json()["detail"]
     assert (await service.put(task, GOOD)).status_code == 201
+
+
+def asking(etag):
+    return {"If-None-Match": etag, "A-IM": "fedat-differences"}
+
+
+async def test_who_holds_the_version_before_is_sent_the_step(service):
+    (task,) = await start(service, [1.0, -1.0], "a", directions="both")
+    first = await service.get("/model")
+    (await service.put(task, update([1, -1], [1.25, -1.5], [0, 0]))).raise_for_status()
+    step = await service.get("/model", headers=asking(first.headers["etag"]))
+    assert (step.status_code, step.headers["im"]) == (226, "fedat-differences")
+    bundle = parse_bundle(step.content, MANIFEST)
+    assert (bundle.version, bundle.base_version) == (1, 0)
+    assert [entry.reference for entry in bundle.entries] == ["base", "absolute", "absolute"]
+    reached = decode_bundle(bundle, decode_bundle(parse_bundle(first.content, MANIFEST))["weights"])[
+        "weights"
+    ]
+    whole = await service.get("/model")
+    expected = decode_bundle(parse_bundle(whole.content, MANIFEST))["weights"]
+    assert {name: value.tolist() for name, value in reached.items()} == {
+        name: value.tolist() for name, value in expected.items()
+    }
+    assert (whole.status_code, whole.headers["etag"]) == (200, step.headers["etag"])
+    assert "im" not in whole.headers
+
+
+@pytest.mark.parametrize("layers", ["fc", "norm"])
+async def test_a_step_of_some_layers_is_for_who_holds_these(service, layers):
+    (task,) = await start(service, [1.0, -1.0], "a", directions="both")
+    all_layers = (await service.get("/model")).headers["etag"]
+    some = (await service.get("/model", params={"layers": layers})).headers["etag"]
+    (await service.put(task, update([1, -1], [1.25, -1.5], [0, 0]))).raise_for_status()
+    for etag, status in ((all_layers, 200), (some, 226 if layers == "fc" else 200)):
+        answer = await service.get("/model", params={"layers": layers}, headers=asking(etag))
+        assert answer.status_code == status
+        assert {e.tensor.layer for e in parse_bundle(answer.content, MANIFEST).entries} == {layers}
+
+
+async def test_who_holds_something_else_or_cannot_add_is_sent_the_whole(service):
+    (task,) = await start(service, [1.0, -1.0], "a", directions="both")
+    tags = [(await service.get("/model")).headers["etag"]]
+    for version, to in enumerate(([1.25, -1.5], [0.5, 2.0])):
+        base = (await newest(service))[0]
+        (await service.put(task, update(base, to, [0, 0], version=version))).raise_for_status()
+        tags.append((await service.get("/model")).headers["etag"])
+        task = (await service.task("a")).json()["task"]
+    statuses = [(await service.get("/model", headers=asking(tag))).status_code for tag in (*tags, '"x"')]
+    assert statuses == [200, 226, 304, 200]
+    assert (await service.get("/model", headers={"If-None-Match": tags[1]})).status_code == 200
+
+
+async def test_with_one_direction_versions_travel_whole(service):
+    (task,) = await start(service, [1.0, -1.0], "a")
+    etag = (await service.get("/model")).headers["etag"]
+    (await service.put(task, update([1, -1], [1.25, -1.5], [0, 0]))).raise_for_status()
+    assert (await service.get("/model", headers=asking(etag))).status_code == 200
 
 
 async def test_an_update_from_another_base_is_refused(service):

@@ -182,7 +182,7 @@ ENTRY_CHANGES = {
     "transposed": ({"shape": [2, 3, 2]}, "shape"),
     "unknown slot": ({"slot": "velocity"}, "slot"),
     "unknown reference": ({"reference": "older"}, "reference"),
-    "values as differences": ({"reference": "base"}, "reference"),
+    "differences in pairs": ({"reference": "base"}, "reference"),
     "unknown codec": ({"codec": "gzip"}, "codec"),
     "unknown precision": ({"precision": 9}, "precision"),
     "unknown layout": ({"layout": "rows"}, "layout"),

@@ -2,10 +2,17 @@ import numpy as np
 import pytest
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Model, TensorSpec
-from fedat_service.wire.bundle import Bundle, check_bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.params import Manifest, Model, TensorSpec, to_model, to_params
+from fedat_service.wire.bundle import (
+    Bundle,
+    check_bundle,
+    decode_bundle,
+    encode_bundle,
+    model_entries,
+    parse_bundle,
+)
 from fedat_service.wire.codecs import Float32, Int64, make_codec
-from fedat_service.wire.differences import update_entries
+from fedat_service.wire.differences import stepped, update_entries
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
@@ -30,7 +37,8 @@ BASE, UPDATE = drawn(1), drawn(2)
 
 def entries(update=UPDATE, base=BASE, layers=MANIFEST.layers, seed=0, **fields):
     settings = CodecSettings(**{"name": "qsgd", **fields})
-    return update_entries(update, base, MANIFEST, layers, settings, np.random.default_rng(seed))
+    start, tensors = None if base is None else to_params(base, MANIFEST), MANIFEST.select(layers)
+    return update_entries(update, start, MANIFEST, tensors, settings, np.random.default_rng(seed))
 
 
 def body(found):
@@ -75,10 +83,83 @@ def test_every_tensor_is_rounded_by_itself():
     assert alone == entries()[:1]
 
 
-@pytest.mark.parametrize("fields", [{"name": "float32"}, {"name": "polyline", "precision": 5}])
+class Uniforms:
+    """A generator whose numbers are known."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def random(self, size):
+        return np.array(self.numbers[:size])
+
+
+def test_a_version_goes_the_golden_step_of_fedpaq_both_ways(golden):
+    case = golden("fedpaq_bidirectional")
+    inputs, outputs = case["inputs"], case["outputs"]
+    manifest = Manifest((TensorSpec("w", (2,), "float32", "w"),))
+    x = Model(np.array(inputs["x"], np.float32), np.zeros(0, np.int64))
+    target = Model((x.floats + outputs["mean_q"]).astype(np.float32), x.integers)
+    settings = CodecSettings(name="qsgd", levels=inputs["s"], directions="both")
+    model, (entry,) = stepped(x, target, manifest, settings, Uniforms(inputs["u_server"]))
+    assert entry.codec.decode(entry.payload, 2).tolist() == pytest.approx(outputs["q_server"], rel=1e-6)
+    assert model.floats.tolist() == pytest.approx(outputs["x"], rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_holds_a_version_reaches_the_next_bit_for_bit(seed):
+    settings = CodecSettings(name="qsgd", levels=3, directions="both")
+    model, found = stepped(BASE, UPDATE, MANIFEST, settings, np.random.default_rng(seed))
+    body = encode_bundle(Bundle(federation="f", entries=found, version=5, base_version=4))
+    params = decode_bundle(parse_bundle(body, MANIFEST), to_params(BASE, MANIFEST))["weights"]
+    assert to_model(params, MANIFEST).digest() == model.digest()
+    assert model.floats[SPANS["norm.var"]].tolist() == UPDATE.floats[SPANS["norm.var"]].tolist()
+
+
+def test_differences_without_what_they_are_taken_to_are_no_model():
+    with pytest.raises(WireError, match=r"'conv\.weight': differences came without") as refusal:
+        decode_bundle(parse_bundle(body(entries()), MANIFEST))
+    assert refusal.value.field == "conv.weight"
+
+
+GRID = {"name": "polyline", "reference": "base"}
+
+
+def near(base, seed=3):
+    """A model a small way from another one."""
+    step = np.random.default_rng(seed).standard_normal(base.floats.size).astype(np.float32)
+    return Model(base.floats + np.float32(0.003) * step, base.integers + 1)
+
+
+@pytest.mark.parametrize("precision", [3, 4, 5, 6])
+def test_differences_on_the_grid_lose_nothing(precision):
+    update = near(BASE)
+    found = entries(update, precision=precision, **GRID)
+    assert [entry.reference for entry in found] == ["base", "base", "absolute", "base"]
+    base = to_params(BASE, MANIFEST)
+    based = decode_bundle(parse_bundle(body(found), MANIFEST), base)["weights"]
+    plain = entries(update, name="polyline", precision=precision)
+    absolute = decode_bundle(parse_bundle(body(plain), MANIFEST))["weights"]
+    assert to_model(based, MANIFEST).digest() == to_model(absolute, MANIFEST).digest()
+    assert len(body(found)) < 0.8 * len(body(plain))
+
+
+def test_every_tensor_goes_the_shorter_way():
+    update = near(BASE)
+    update.floats[SPANS["conv.weight"]] = 1e-4
+    found = entries(update, **GRID)
+    assert [entry.reference for entry in found] == ["absolute", "base", "absolute", "base"]
+
+
+def test_integers_too_far_apart_for_a_difference_go_as_they_are():
+    base = Model(np.full_like(BASE.floats, 50_000), BASE.integers)
+    update = Model(np.full_like(BASE.floats, -50_000), BASE.integers)
+    assert {entry.reference for entry in entries(update, base, **GRID)} == {"absolute"}
+
+
+@pytest.mark.parametrize("fields", [{"name": "float32"}, {"name": "polyline", "precision": 5}, GRID])
 def test_other_codecs_send_values_and_need_no_base(fields):
     codec = make_codec(CodecSettings(**fields))
-    expected = model_entries(UPDATE, MANIFEST, MANIFEST.layers, codec)
+    expected = model_entries(UPDATE, MANIFEST, MANIFEST.tensors, codec)
     assert entries(base=None, **fields) == expected
 
 

@@ -84,6 +84,7 @@ def test_a_missing_member_of_an_entry_is_named(member):
         ({"base_version": 3.0}, "base_version"),
         ({"version": 3}, "version"),
         ({"base_version": None}, "version"),
+        ({"base_version": None, "version": 3}, "num_examples"),
         ({"num_examples": 0}, "num_examples"),
         ({"num_examples": 2**24 + 1}, "num_examples"),
         ({"num_examples": True}, "num_examples"),
