@@ -28,21 +28,14 @@ def tier_weights(
     by tier index, not by rank of the counts. Before the first update the shares are equal: every tier
     model is still ``w0`` then, and so is their mix.
 
-    `cold_start` says what holds while some tiers have not reported. `literal` is eq. 3 as printed, which
-    keeps the global model at ``w0`` until the slower half has reported. `smoothed` counts one more update
-    for every tier. `reported` applies eq. 3 to the tiers that have reported. The last one equals eq. 3
-    from the first update of the last tier on.
-
-    With `uniform` mixing, the baseline of FedAT's Figure 6, the same tiers have equal shares.
-
-    A parked tier (nobody in it is alive) has share 0, and the rule holds for the others in their order.
-    If all are parked the question is moot, and none counts as parked.
-
     Args:
         update_counts: ``T_m``, updates received per tier, fastest tier first.
-        cold_start: What holds while some tiers have not reported.
-        parked: Per tier, whether it is parked; none if not given.
-        mixing: Whether the counts matter.
+        cold_start: What holds while some tiers have not reported. `literal` is eq. 3 as printed, which
+            keeps the global model at ``w0`` until the slower half has reported; `smoothed` counts one more
+            update for every tier; `reported` applies eq. 3 to the tiers that have reported.
+        parked: Per tier, whether nobody in it is alive; none if not given. It has share 0, and the rule
+            holds for the others in their order. If all are parked, none counts as parked.
+        mixing: `uniform`, the baseline of FedAT's Figure 6, gives the same tiers equal shares.
 
     Returns:
         Shape `(M,)`, non-negative, summing to 1.
@@ -50,12 +43,7 @@ def tier_weights(
     Raises:
         RuleError: If there is no tier, a count is negative, or `parked` is not one flag per tier.
     """
-    num_tiers = len(update_counts)
-    if num_tiers == 0 or min(update_counts) < 0:
-        raise RuleError(f"update counts must be one number >= 0 per tier, got {update_counts!r}")
-    if parked is not None and len(parked) != num_tiers:
-        raise RuleError(f"{num_tiers} tiers need {num_tiers} parked flags, got {len(parked)}")
-    live = [m for m in range(num_tiers) if parked is None or not parked[m]] or list(range(num_tiers))
+    live = _live(update_counts, parked)
     if cold_start == "reported":
         live = [m for m in live if update_counts[m] > 0] or live
     extra = 1 if cold_start == "smoothed" else 0
@@ -63,10 +51,19 @@ def tier_weights(
     counts = [int(update_counts[m]) + extra for m in live]
     if mixing == "uniform" or not any(counts):
         counts = [1] * len(live)
-    total = sum(counts)
-    p = np.zeros(num_tiers)
-    p[live] = [count / total for count in reversed(counts)]
+    p = np.zeros(len(update_counts))
+    p[live] = [count / sum(counts) for count in reversed(counts)]
     return p
+
+
+def _live(update_counts: Sequence[int], parked: Sequence[bool] | None) -> list[int]:
+    """Tiers that take part: those that are not parked, or all if all are."""
+    num_tiers = len(update_counts)
+    if num_tiers == 0 or min(update_counts) < 0:
+        raise RuleError(f"update counts must be one number >= 0 per tier, got {update_counts!r}")
+    if parked is not None and len(parked) != num_tiers:
+        raise RuleError(f"{num_tiers} tiers need {num_tiers} parked flags, got {len(parked)}")
+    return [m for m in range(num_tiers) if parked is None or not parked[m]] or list(range(num_tiers))
 
 
 def mix_tiers(tier_models: Sequence[Model], weights: Sequence[float] | NDArray[np.float64]) -> Model:

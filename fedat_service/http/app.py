@@ -54,8 +54,12 @@ def create_app(
         generate_unique_id_function=operation_id,
     )
     problems.install(app)
-    # Routes are tried in order: those that clients use all the time come first.
+    _mount(app)
+    return app
+
+
+def _mount(app: FastAPI) -> None:
+    """Routes are tried in order: those that clients use all the time come first."""
     app.router.routes[:0] = clients.direct.routes + bundles.direct.routes
     for router in (clients.router, bundles.router, federations.router, health.router):
         app.include_router(router)
-    return app

@@ -52,12 +52,10 @@ def plan(
     def trained(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if name in learns)
 
-    everything = tuple(cycle.intervals)
-    exchanges = []
-    if half.gathers:
-        asked = dict.fromkeys(half.gathers, trained(everything))
-        exchanges.append(Exchange(0, {"weights": everything}, asked))
-    fresh, done = everything, 0
+    everything = fresh = tuple(cycle.intervals)
+    gradients = dict.fromkeys(half.gathers, trained(everything))
+    exchanges = [Exchange(0, {"weights": everything}, gradients)] if gradients else []
+    done = 0
     for sync in cycle.syncs():
         due, is_last = cycle.due(sync), sync == cycle.length
         down: dict[Slot, tuple[str, ...]] = {} if exchanges and done == 0 else {"weights": fresh}

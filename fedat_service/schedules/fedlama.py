@@ -81,11 +81,7 @@ def extended(
         raise RuleError(f"one d, dim and flag a unit is needed, got {len(d)}, {len(dims)}, {len(extendable)}")
     drift: NDArray[np.float64] = np.asarray(d, np.float64)
     sizes: NDArray[np.float64] = np.asarray(dims, np.float64)
-    wrong = ~(np.isfinite(drift) & (drift >= 0))
-    if wrong.any():
-        raise RuleError(
-            f"a discrepancy must be finite and >= 0, got {drift[wrong][0]} of unit {wrong.argmax()}"
-        )
+    _require_drift(drift)
     total = drift @ sizes
     candidates = np.flatnonzero(extendable)
     if total == 0 or candidates.size == 0:
@@ -98,6 +94,14 @@ def extended(
     else:
         stop = int(np.argmax(np.append(1 - lambda_ < delta, True))) + 1
     return [int(unit) for unit in order[:stop]]
+
+
+def _require_drift(drift: NDArray[np.float64]) -> None:
+    wrong = ~(np.isfinite(drift) & (drift >= 0))
+    if wrong.any():
+        raise RuleError(
+            f"a discrepancy must be finite and >= 0, got {drift[wrong][0]} of unit {wrong.argmax()}"
+        )
 
 
 def adjusts(blocks: int, warmup_blocks: int) -> bool:

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
 from loadtest.benchmarks.run import Measurement, Results, measurement
+from loadtest.benchmarks.training import our_round
 from workers.models.networks import build
 from workers.models.state import params_of
 from workers.training.memory import keep_freed_memory
@@ -25,7 +26,6 @@ from workers.training.stacked.job import Job, stack_key
 from workers.training.stacked.planning import default_width, plan_stacks
 from workers.training.stacked.stack_trainer import train_stack
 from workers.training.stacked.stacking import NotStackable, stack
-from workers.training.torch_trainer import TorchTrainer
 
 _SHAPE = (1, 28, 28)
 _CLASSES = 10
@@ -60,7 +60,7 @@ def compare(name: str, num_examples: int, repeats: int) -> Measurement:
         )
         for _ in range(_COHORT)
     ]
-    rounds = {"stacked": _stacked_round(name, clients), "one by one": _single_round(name, clients)}
+    rounds = {"stacked": _stacked_round(name, clients), "one by one": our_round(name, clients, _SOLVER)}
     times_s: dict[str, list[float]] = {label: [] for label in rounds}
     for run in rounds.values():
         run()
@@ -85,17 +85,5 @@ def _stacked_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Roun
     def run() -> None:
         for places in stacks:
             train_stack(model, [jobs[place] for place in places])
-
-    return run
-
-
-def _single_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Round:
-    module = build(name, _SHAPE, _CLASSES, seed=0)
-    start = params_of(module)
-    trainers = [TorchTrainer(module, client, client) for client in clients]
-
-    def run() -> None:
-        for seed, trainer in enumerate(trainers):
-            trainer.train(start, _SOLVER, seed)
 
     return run

@@ -55,7 +55,7 @@ def _compare(name: str, solver: Solver) -> Measurement:
         )
         for _ in range(_COHORT)
     ]
-    rounds = {"ours": _our_round(name, cohort, solver), "loop": _loop_round(name, cohort, solver)}
+    rounds = {"ours": our_round(name, cohort, solver), "loop": _loop_round(name, cohort, solver)}
     times_s: dict[str, list[float]] = {label: [] for label in rounds}
     for label in rounds:
         rounds[label]()
@@ -67,7 +67,8 @@ def _compare(name: str, solver: Solver) -> Measurement:
     return measurement(median(times_s["ours"]), median(times_s["loop"]))
 
 
-def _our_round(name: str, cohort: list[_Client], solver: Solver) -> _Round:
+def our_round(name: str, cohort: list[_Client], solver: Solver) -> _Round:
+    """One client after the other, each by the trainer of the package."""
     model = build(name, _SHAPE, _CLASSES, seed=0)
     start = params_of(model)
     trainers = [TorchTrainer(model, client, client) for client in cohort]

@@ -111,17 +111,30 @@ def compare(
             f"a comparison needs different experiments and seeds, got {names} and {list(seeds)}"
         )
     make_folder(Path(out), "out")
-    outcomes = {}
-    for experiment in experiments:
-        by_seed = []
-        for seed in seeds:
-            _say(console, f"{experiment.name}, seed {seed}")
-            folder = Path(out) / "runs" / experiment.name / f"seed-{seed}"
-            seeded = experiment.changed(seed=seed, out=folder)
-            by_seed.append(_run_methods(seeded, folder, simulate, console, fresh))
-        runs = {name: tuple(runs[name] for runs in by_seed) for name in experiment.methods}
-        outcomes[experiment.name] = Outcome(experiment, tuple(seeds), runs, virtual=True)
+    outcomes = {
+        experiment.name: _over_seeds(experiment, seeds, Path(out) / "runs", simulate, console, fresh)
+        for experiment in experiments
+    }
     return Comparison(outcomes, write_comparison(list(outcomes.values()), Path(out)))
+
+
+def _over_seeds(
+    experiment: Experiment,
+    seeds: Sequence[int],
+    runs_in: Path,
+    simulate: Simulate | None,
+    console: Console | None,
+    fresh: bool,
+) -> Outcome:
+    by_seed = []
+    for seed in seeds:
+        if console is not None:
+            console.print(f"[bold]{experiment.name}, seed {seed}[/bold]", highlight=False)
+        folder = runs_in / experiment.name / f"seed-{seed}"
+        seeded = experiment.changed(seed=seed, out=folder)
+        by_seed.append(_run_methods(seeded, folder, simulate, console, fresh))
+    runs = {name: tuple(runs[name] for runs in by_seed) for name in experiment.methods}
+    return Outcome(experiment, tuple(seeds), runs, virtual=True)
 
 
 def _run_methods(
@@ -151,8 +164,3 @@ def _in_processes() -> Simulate:
     from loadtest.experiments.simulation import simulate
 
     return simulate
-
-
-def _say(console: Console | None, words: str) -> None:
-    if console is not None:
-        console.print(f"[bold]{words}[/bold]", highlight=False)

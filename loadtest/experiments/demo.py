@@ -16,7 +16,7 @@ from fedat_service.wire.settings import Rounds, Stop, Tiering
 from loadtest.experiments.experiment import Experiment
 from loadtest.experiments.files import keep_log
 from loadtest.experiments.outcome import Outcome
-from loadtest.experiments.progress import Progress, Watch
+from loadtest.experiments.progress import Progress, Watch, shown
 from loadtest.experiments.report import write_report
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.service import fedat_serve, running
@@ -97,14 +97,8 @@ async def _train(name: str, settings: ExperimentSettings, url: str, watch: Watch
         client = FedATClient(
             http, federation_name(name), jitter=np.random.default_rng(settings.seed), retry=_SOON
         )
-        finished = asyncio.Event()
-        watching = asyncio.create_task(watch(client, finished))
-        try:
+        async with shown(watch, client):
             tally = await launch(fleet)
-        finally:
-            # Told, not cancelled: httpx loses the connection of a cancelled request.
-            finished.set()
-            await watching
         return MethodRun(
             name=name,
             federation=await client.view(),

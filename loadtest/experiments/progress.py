@@ -1,7 +1,8 @@
 """How an experiment does, while it runs: a line a method on a terminal, else a few lines of text."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -11,9 +12,10 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedat_service.errors import NotNow
-from fedat_service.wire.views import FederationView
+from fedat_service.wire.views import AccuracyPoint
 from loadtest.experiments.settings import ExperimentSettings
 from workers.client import FedATClient
+from workers.fleet.progress import describe, newest_evaluation
 
 _LOOK_EVERY_S = 1.0
 _LOOKS_PER_EVALUATION = 3
@@ -79,7 +81,7 @@ class Progress:
         return watch
 
     async def _watch(self, line: TaskID, client: FedATClient, finished: asyncio.Event) -> None:
-        accuracy: float | None = None
+        evaluated: AccuracyPoint | None = None
         look = 0
         words = ""
         over = False
@@ -89,8 +91,8 @@ class Progress:
             try:
                 view = await client.view()
                 if over or look % _LOOKS_PER_EVALUATION == 0:
-                    accuracy = await _newest_accuracy(client)
-                words = describe(view, accuracy)
+                    evaluated = await newest_evaluation(client)
+                words = describe(view, evaluated)
                 self._bars.update(line, completed=min(view.now_s, self._horizon_s), words=words)
             except NotNow as error:
                 self._bars.update(line, words=str(error))
@@ -103,21 +105,19 @@ class Progress:
         self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
-def describe(view: FederationView, accuracy: float | None) -> str:
-    """A federation in one line."""
-    words = [f"{view.status}, {view.now_s:,.0f} s", f"version {view.version}"]
-    if accuracy is not None:
-        words.append(f"accuracy {accuracy:.3f}")
-    if len(view.update_counts) > 1:
-        words.append(f"tiers {' '.join(map(str, view.update_counts))}")
-    if view.lost_clients:
-        words.append(f"{view.lost_clients} of {view.clients} clients lost")
-    return ", ".join(words)
+@asynccontextmanager
+async def shown(watch: Watch, client: FedATClient) -> AsyncIterator[None]:
+    """Have a federation watched until the block is left.
 
-
-async def _newest_accuracy(client: FedATClient) -> float | None:
-    points = (await client.metrics()).evaluations
-    return points[-1].accuracy if points else None
+    Whoever watches is told, not cancelled: httpx loses the connection of a cancelled request.
+    """
+    finished = asyncio.Event()
+    watching = asyncio.create_task(watch(client, finished))
+    try:
+        yield
+    finally:
+        finished.set()
+        await watching
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

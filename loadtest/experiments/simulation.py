@@ -1,6 +1,5 @@
 """One method in virtual time: the real service and the real workers in this process, without waiting."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import ManifestMessage
 from loadtest.experiments.demo import federation_of, fleet_of
 from loadtest.experiments.files import keep_log
-from loadtest.experiments.progress import Watch
+from loadtest.experiments.progress import Watch, shown
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings, federation_name
 from loadtest.experiments.unfinished import ResumingExecutor, unfinished
@@ -90,13 +89,8 @@ async def _run(
     async with app.router.lifespan_context(app), connect(_URL) as connection:
         client = FedATClient(connection, federation_name(name), jitter=np.random.default_rng(settings.seed))
         await client.create_federation(federation_of(name, settings, manifest))
-        finished = asyncio.Event()
-        watching = asyncio.create_task(watch(client, finished))
-        try:
+        async with shown(watch, client):
             await host(population, 0, trainer, InlineExecutor(), connect, _LONGEST_POLL_S)
-        finally:
-            finished.set()
-            await watching
         return MethodRun(
             name=name,
             federation=await client.view(),

@@ -9,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
+from fedat_service.clock import LoopClock
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
@@ -16,7 +17,9 @@ from fedat_service.wire.codecs import make_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, PROBLEM_TYPE, ManifestMessage, Task
 from fedat_service.wire.settings import CodecSettings, Method, Rounds, Solver, Stop, Tiering
 from workers.client import FedATClient, ModelCache, Retry, open_http
-from workers.training.jobs import InlineExecutor
+from workers.training.jobs import ClientTraining, DueFirst, ExecutorTraining, InlineExecutor
+from workers.training.trainer import EvaluationResult, Kept, Sync, TrainResult
+from workers.worker import Tally, Worker
 
 CODEC = CodecSettings(name="float32")
 
@@ -184,3 +187,40 @@ def connect(service) -> Callable[..., FedATClient]:
 def refusal() -> Callable[..., httpx.Response]:
     """`refusal(status, kind, detail, **headers)` is a problem document."""
     return problem
+
+
+class Adding:
+    """A trainer that adds 1 to every parameter, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Params, Solver, int, Sync, Kept]] = []
+        self.found = EvaluationResult(4, 3, 0.5)
+
+    def train(self, start: Params, solver: Solver, seed: int, sync: Sync, kept: Kept) -> TrainResult:
+        self.given.append((start, solver, seed, sync, kept))
+        count = kept.client.get("count", {"n": np.zeros(1, np.float32)})["n"] + 1
+        added = {name: array + np.float32(1) for name, array in start.items()}
+        return TrainResult(added, 8, {}, kept=Kept(client={"count": {"n": count}}))
+
+    def evaluate(self, _: Params) -> EvaluationResult:
+        return self.found
+
+
+@pytest.fixture
+def trainer() -> Adding:
+    return Adding()
+
+
+@pytest.fixture
+def work(virtually, connect, models, trainer) -> Callable[..., tuple[Tally, float]]:
+    """`work(**options)` runs a worker to its end; gives its tally and the federation's time then."""
+
+    def run(training: ClientTraining | None = None, rate: float = 1.0, **options: Any) -> tuple[Tally, float]:
+        async def main() -> tuple[Tally, float]:
+            clock, made = LoopClock(rate), training or ExecutorTraining(trainer, DueFirst(InlineExecutor()))
+            worker = Worker("c000", 8, made, client=connect(), models=models, clock=clock, **options)
+            return await worker.run(), clock.now()
+
+        return virtually(main())
+
+    return run

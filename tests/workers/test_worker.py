@@ -1,5 +1,6 @@
 import math
 import re
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -7,55 +8,12 @@ import httpx
 import numpy as np
 import pytest
 
-from fedat_service.clock import LoopClock
 from fedat_service.errors import ManifestError, NotNow, ServiceRefused, TrainingError
 from fedat_service.params import Manifest
 from fedat_service.wire.messages import Evaluation, RegisterClient
 from workers.training.jobs import DueFirst, ExecutorTraining, FutureJob, InlineExecutor
-from workers.training.trainer import EvaluationResult, Kept, TrainResult
-from workers.worker import Pace, Tally, Worker, check_manifest
-
-
-class Trainer:
-    """Adds 1 to every parameter; `took_s` is what that takes."""
-
-    def __init__(self, clock=None, took_s=0.0):
-        self.solvers = []
-        self.seeds = []
-        self.took_s = took_s
-
-    def train(self, start, solver, seed, *rest):
-        self.solvers.append(solver)
-        self.seeds.append(seed)
-        return TrainResult({name: array + np.float32(1) for name, array in start.items()}, 8, {})
-
-    def evaluate(self, params):
-        return EvaluationResult(4, 3, 0.5)
-
-
-@pytest.fixture
-def work(virtually, connect, models):
-    """`work(**options)` runs a worker to its end; gives its tally and the federation's time then."""
-
-    def run(trainer=None, rate=1.0, executor=None, training=None, **options):
-        async def main():
-            clock = LoopClock(rate)
-            worker = Worker(
-                "c000",
-                8,
-                training or ExecutorTraining(trainer or Trainer(), DueFirst(executor or InlineExecutor())),
-                **{
-                    "client": connect(),
-                    "models": models,
-                    "clock": clock,
-                    **options,
-                },
-            )
-            return await worker.run(), clock.now()
-
-        return virtually(main())
-
-    return run
+from workers.training.trainer import EvaluationResult
+from workers.worker import Pace, Tally, check_manifest
 
 
 def test_a_client_registers_works_off_its_tasks_and_ends_with_the_federation(work, service):
@@ -68,14 +26,13 @@ def test_a_client_registers_works_off_its_tasks_and_ends_with_the_federation(wor
     assert RegisterClient.model_validate_json(service.requests[0].content).num_examples == 8
 
 
-def test_an_update_is_what_training_gave(work, service, params):
+def test_an_update_is_what_training_gave(work, service, trainer):
     service.tasks = [service.task()]
-    trainer = Trainer()
-    work(trainer)
+    work()
     (bundle,) = service.updates
     assert (bundle.base_version, bundle.num_examples) == (3, 8)
-    assert trainer.seeds == [1]
-    assert trainer.solvers == [service.task().solver]
+    ((_, solver, seed, *_),) = trainer.given
+    assert (solver, seed) == (service.task().solver, 1)
 
 
 @pytest.mark.parametrize("rate", [1.0, 50.0])
@@ -102,12 +59,11 @@ def test_a_task_that_takes_longer_than_its_latency_is_sent_at_once_and_counted_a
     assert 70 <= end_s < 71
 
 
-def test_profiling_trains_too_and_counts_as_participation(work, service):
+def test_profiling_trains_too_and_counts_as_participation(work, service, trainer):
     service.tasks = [service.task(1, purpose="profile"), service.task(1)]
-    trainer = Trainer()
-    _, end_s = work(trainer, pace=Pace(lambda participation: 5.0 + participation))
+    _, end_s = work(pace=Pace(lambda participation: 5.0 + participation))
     assert end_s == pytest.approx(11.0)
-    assert len(trainer.seeds) == 2
+    assert len(trainer.given) == 2
     assert [len(bundle.entries) for bundle in service.updates] == [0, 2]
 
 
@@ -206,29 +162,23 @@ def test_a_client_evaluates_the_models_it_is_to_train_if_it_is_told_to(work, ser
     assert (found.num_examples, found.correct, found.loss) == (4, 3, 0.5)
 
 
-def test_a_client_without_test_data_reports_nothing(work, service):
-    class Untested(Trainer):
-        def evaluate(self, params):
-            return EvaluationResult(0, 0, 0.0)
-
+def test_a_client_without_test_data_reports_nothing(work, service, trainer):
+    trainer.found = EvaluationResult(0, 0, 0.0)
     service.tasks = [service.task()]
-    assert work(Untested(), evaluates=True)[0].tasks == 1
+    assert work(evaluates=True)[0].tasks == 1
     assert service.calls["POST evaluation"] == 0
 
 
 @pytest.mark.parametrize("loss", [math.inf, math.nan, 1e31, -0.5])
-def test_a_loss_that_cannot_be_reported_ends_the_client_with_its_value(work, service, loss):
-    class Diverged(Trainer):
-        def evaluate(self, params):
-            return EvaluationResult(4, 0, loss)
-
+def test_a_loss_that_cannot_be_reported_ends_the_client_with_its_value(work, service, trainer, loss):
+    trainer.found = EvaluationResult(4, 0, loss)
     service.tasks = [service.task()]
     with pytest.raises(TrainingError, match=rf"c000.*loss {re.escape(str(loss))}\b"):
-        work(Diverged(), evaluates=True)
+        work(evaluates=True)
     assert service.calls["POST evaluation"] == 0
 
 
-def test_training_that_is_not_done_when_the_round_is_over_is_given_up(work, service):
+def test_training_that_is_not_done_when_the_round_is_over_is_given_up(work, service, trainer):
     class Endless(ExecutorTraining):
         def train(self, *args):
             futures.append(Future())
@@ -236,95 +186,34 @@ def test_training_that_is_not_done_when_the_round_is_over_is_given_up(work, serv
 
     futures = []
     service.tasks = [service.task(1, deadline_in_s=40.0), service.task(2, deadline_in_s=40.0)]
-    tally, end_s = work(training=Endless(Trainer(), DueFirst(InlineExecutor())), rate=2.0)
+    tally, end_s = work(Endless(trainer, DueFirst(InlineExecutor())), rate=2.0)
     assert tally == Tally(tasks=2, late=2, refused=2, finished=True)
     assert end_s == pytest.approx(80.0)
     assert all(future.cancelled() for future in futures)
     assert service.calls["PUT update"] == 0
 
 
-HEAD = {"weights": ("fc.bias",)}
+def test_training_that_fails_ends_the_client_with_its_error(work, service, trainer, monkeypatch):
+    def diverge(*_):
+        raise TrainingError("fc.weight is NaN")
 
-
-class Recording(Trainer):
-    """Keeps what it was given, and counts what it kept."""
-
-    def __init__(self):
-        super().__init__()
-        self.works = []
-
-    def train(self, start, solver, seed, sync, kept):
-        self.works.append((start, sync, kept))
-        count = kept.client.get("count", {"n": np.zeros(1, np.float32)})["n"] + 1
-        return replace(super().train(start, solver, seed), kept=Kept(client={"count": {"n": count}}))
-
-
-def test_what_is_not_fetched_for_a_sync_goes_on_from_where_the_client_left_it(work, service, params):
-    service.tasks = [
-        service.task(1, up=HEAD, last=False),
-        service.task(1, sync=1, task="t1.r1.s1.c000", down=HEAD),
-    ]
-    trainer = Recording()
-    work(trainer)
-    (first, *_), (second, sync, _) = trainer.works
-    assert np.array_equal(second["fc.weight"], first["fc.weight"] + 1)
-    assert np.array_equal(second["fc.bias"], params["fc.bias"])
-    assert (sync.index, sync.last, tuple(sync.fetched)) == (1, True, ("fc.bias",))
-    assert [[entry.tensor.name for entry in bundle.entries] for bundle in service.updates] == [
-        ["fc.bias"],
-        ["fc.weight", "fc.bias"],
-    ]
-
-
-def test_a_client_that_has_lost_its_model_goes_on_from_what_its_round_has(work, service, params):
-    service.tasks = [service.task(1, sync=1, down=HEAD)]
-    trainer = Recording()
-    work(trainer)
-    assert np.array_equal(trainer.works[0][0]["fc.weight"], params["fc.weight"])
-    assert service.calls["GET model"] == 2
-
-
-def test_what_a_client_keeps_is_what_its_last_accepted_training_gave(work, service, refusal):
-    service.tasks = [service.task(n) for n in (1, 2, 3, 4)]
-    service.first["update"] = [
-        httpx.Response(201, json={"task": "t", "accepted": True}),
-        refusal(410, "gone"),
-    ]
-    trainer = Recording()
-    work(trainer)
-    assert [len(kept.client) and int(kept.client["count"]["n"][0]) for _, _, kept in trainer.works] == [
-        0,
-        1,
-        1,
-        2,
-    ]
-
-
-def test_training_that_fails_ends_the_client_with_its_error(work, service):
-    class Diverging(Trainer):
-        def train(self, start, solver, seed, *rest):
-            raise TrainingError("fc.weight is NaN")
-
+    monkeypatch.setattr(trainer, "train", diverge)
     service.tasks = [service.task()]
     with pytest.raises(TrainingError, match="NaN"):
-        work(Diverging())
+        work()
 
 
-async def test_training_runs_where_the_executor_says(connect, models, service):
-    import threading
+def test_training_runs_where_the_executor_says(work, service, trainer, monkeypatch):
+    def train(*args):
+        threads.append(threading.current_thread())
+        return Adding.train(trainer, *args)
 
-    class Located(Trainer):
-        def train(self, start, solver, seed, *rest):
-            self.thread = threading.current_thread()
-            return super().train(start, solver, seed, *rest)
-
+    threads, Adding = [], type(trainer)
+    monkeypatch.setattr(trainer, "train", train)
     service.tasks = [service.task()]
-    trainer = Located()
     with ThreadPoolExecutor(1) as executor:
-        training = ExecutorTraining(trainer, DueFirst(executor))
-        worker = Worker("c000", 8, training, client=connect(), models=models, clock=LoopClock())
-        await worker.run()
-    assert trainer.thread is not threading.main_thread()
+        work(ExecutorTraining(trainer, DueFirst(executor)))
+    assert threads[0] is not threading.main_thread()
 
 
 def test_equal_manifests_pass(service):
@@ -344,13 +233,6 @@ def test_a_tensor_too_many_is_named(service, swap):
     own, federation = (short, service.manifest) if swap else (service.manifest, short)
     with pytest.raises(ManifestError, match=r"fc\.bias"):
         check_manifest(own, federation)
-
-
-def test_an_inline_executor_has_the_result_or_the_error_at_once():
-    executor = InlineExecutor()
-    assert executor.submit(divmod, 7, 2).result(0) == (3, 1)
-    with pytest.raises(ZeroDivisionError):
-        executor.submit(divmod, 1, 0).result(0)
 
 
 def test_a_real_client_takes_no_time_of_its_own_and_never_drops_out():

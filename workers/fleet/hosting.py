@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
+from functools import partial
 
 import numpy as np
 
-from fedat_service.clock import LoopClock
+from fedat_service.clock import Clock, LoopClock
 from workers.client import Connection, FedATClient, ModelCache, open_http
 from workers.fleet.engine import Engine
 from workers.fleet.observer import Observer
 from workers.fleet.population import Population
+from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
 from workers.worker import LONG_POLL_S, Tally, Worker, check_manifest
 
@@ -44,34 +46,49 @@ async def host(
     settings = population.settings
     manifest = manifest_of(population.build_model())
     async with AsyncExitStack() as stack:
-
-        async def client_of(stream: int) -> FedATClient:
-            connection = await stack.enter_async_context(connect(settings.url))
-            jitter = np.random.default_rng((settings.seed, _JITTER, stream))
-            return FedATClient(connection, settings.federation, jitter=jitter)
-
+        client_of = partial(_client_of, settings, connect, stack)
         onlooker = await client_of(settings.num_clients + process)
         view = await onlooker.view()
         check_manifest(manifest, view.manifest.to_manifest())
         models = ModelCache(settings.federation, manifest, executor)
         clock = LoopClock(settings.rate or view.clock_rate)
         workers = [
-            Worker(
-                settings.client_name(client),
-                population.num_examples(client),
-                engine.training_of(client),
-                client=await client_of(client),
-                models=models,
-                clock=clock,
-                pace=population.pace(client),
-                evaluates=settings.evaluate_on_task,
-                wait_s=wait_s,
-            )
-            for client in settings.clients_of(process)
+            _worker_of(population, number, engine, await client_of(number), models, clock, wait_s)
+            for number in settings.clients_of(process)
         ]
         observes = process == 0 and settings.evaluate_every_s > 0
         observer = Observer(onlooker, models, clock, engine.evaluate_all, settings.evaluate_every_s)
         return await _run_together(workers, observer if observes else None)
+
+
+async def _client_of(
+    settings: FleetSettings, connect: Callable[[str], Connection], stack: AsyncExitStack, stream: int
+) -> FedATClient:
+    connection = await stack.enter_async_context(connect(settings.url))
+    jitter = np.random.default_rng((settings.seed, _JITTER, stream))
+    return FedATClient(connection, settings.federation, jitter=jitter)
+
+
+def _worker_of(
+    population: Population,
+    number: int,
+    engine: Engine,
+    client: FedATClient,
+    models: ModelCache,
+    clock: Clock,
+    wait_s: float,
+) -> Worker:
+    return Worker(
+        population.settings.client_name(number),
+        population.num_examples(number),
+        engine.training_of(number),
+        client=client,
+        models=models,
+        clock=clock,
+        pace=population.pace(number),
+        evaluates=population.settings.evaluate_on_task,
+        wait_s=wait_s,
+    )
 
 
 async def _run_together(workers: Sequence[Worker], observer: Observer | None) -> Tally:

@@ -15,11 +15,6 @@ from workers.worker import Tally
 _GRACE_S = 5.0
 
 
-def run_fleet(settings: FleetSettings) -> Tally:
-    """Run a fleet until its federation is finished: `launch`, for callers without an event loop."""
-    return asyncio.run(launch(settings))
-
-
 async def launch(settings: FleetSettings) -> Tally:
     """Start the processes of a fleet, and wait until all are done; whatever happens, none stays behind.
 

@@ -40,7 +40,8 @@ async def run_visibly(settings: FleetSettings, console: Console) -> Tally:
                 await watching
     async with open_http(settings.url) as http:
         client = FedATClient(http, settings.federation, jitter=np.random.default_rng(), retry=retry)
-        console.print(describe(await client.view(), await _newest_evaluation(client)), highlight=False)
+        view = await client.view()
+        console.print(f"{view.name}: {describe(view, await newest_evaluation(client))}", highlight=False)
     return tally
 
 
@@ -54,8 +55,8 @@ async def _watch(client: FedATClient, console: Console) -> None:
                 if view.status == "finished":
                     return
                 if look % _LOOKS_PER_EVALUATION == 0:
-                    evaluated = await _newest_evaluation(client)
-                text, state = describe(view, evaluated), f"{view.status} {evaluated}"
+                    evaluated = await newest_evaluation(client)
+                text, state = f"{view.name}: {describe(view, evaluated)}", f"{view.status} {evaluated}"
             except NotNow as error:
                 text = state = str(error)
             status.update(Text(text))
@@ -65,16 +66,19 @@ async def _watch(client: FedATClient, console: Console) -> None:
             await LoopClock().sleep(_LOOK_EVERY_S)
 
 
-async def _newest_evaluation(client: FedATClient) -> AccuracyPoint | None:
+async def newest_evaluation(client: FedATClient) -> AccuracyPoint | None:
+    """What is known of a federation's newest version that was evaluated, if one was."""
     points = (await client.metrics()).evaluations
     return points[-1] if points else None
 
 
 def describe(view: FederationView, evaluated: AccuracyPoint | None) -> str:
-    """One line on a federation: status, simulated time, version, accuracy, clients."""
-    words = [f"{view.name}: {view.status}", f"{view.now_s:,.0f} s", f"version {view.version}"]
+    """One line on a federation: status, simulated time, version, accuracy, updates by tier, clients."""
+    words = [view.status, f"{view.now_s:,.0f} s", f"version {view.version}"]
     if evaluated is not None:
         words.append(f"accuracy {evaluated.accuracy:.3f} (version {evaluated.version})")
+    if len(view.update_counts) > 1:
+        words.append(f"tiers {' '.join(map(str, view.update_counts))}")
     lost = f" ({view.lost_clients} lost)" if view.lost_clients else ""
     words.append(f"{view.clients} clients{lost}")
     return ", ".join(words)

@@ -78,11 +78,9 @@ class TorchTrainer:
         """
         load_params(self._model, start)
         self._model.train()
-        if sync.index == 0:
-            kept = Kept(client=kept.client)
+        kept = kept if sync.index else Kept(client=kept.client)
         problem = Problem(self._model, self._train_data, self._loss_fn)
-        loss = torch.zeros((), dtype=torch.float64)
-        seen = 0
+        loss, seen = torch.zeros((), dtype=torch.float64), 0
         with one_thread(), seeded(seed):
             course = Course(self._train_data, solver.batch_size, kept.round.get("batches", {}))
             local = local_solver(problem, solver, sync, kept)
@@ -92,9 +90,8 @@ class TorchTrainer:
             kept = _kept(local, course, sync)
             num_examples = self._num_examples(solver, sync, seen)
         params, slots = params_of(self._model), _asked(to_arrays(local.slots()), sync)
-        _require_finite("tensor", params, solver)
-        for slot, arrays in slots.items():
-            _require_finite(slot, arrays, solver)
+        for what, arrays in [("tensor", params), *slots.items()]:
+            _require_finite(what, arrays, solver)
         metrics = {"train_loss": loss.item() / seen} if seen else {}
         return TrainResult(params, num_examples, metrics, slots, kept)
 
@@ -149,7 +146,7 @@ def _asked(slots: Mapping[Slot, Params], sync: Sync) -> dict[Slot, Params]:
     return asked
 
 
-def _require_finite(slot: str, arrays: Params, solver: Solver) -> None:
+def _require_finite(what: str, arrays: Params, solver: Solver) -> None:
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            raise TrainingError(f"training with {solver} made {slot} {name!r} infinite or NaN")
+            raise TrainingError(f"training with {solver} made {what} {name!r} infinite or NaN")

@@ -49,6 +49,7 @@ class Federation(RuleBasedStateMachine):
     def create(self, data, num_tiers, cohort_size, quorum, retier_every, crowd):
         participation = data.draw(st.fixed_dictionaries(self.participation))
         manifest = ManifestMessage(tensors=(TensorMessage(name="w", shape=(2,)),))
+        rounds = {"cohort_size": cohort_size, "quorum": quorum, "start_clients": 4, "deadline_s": 50}
         moves = retier_every > 0 and participation["name"] in ("fedat", "tifl")
         moving = {"retier_every": retier_every, "hysteresis": 0.1} if moves else {}
         message = CreateFederation.model_validate(
@@ -57,12 +58,7 @@ class Federation(RuleBasedStateMachine):
                 "manifest": manifest.model_dump(),
                 "method": {"participation": participation},
                 "tiering": {"num_tiers": num_tiers, **moving},
-                "rounds": {
-                    "cohort_size": cohort_size,
-                    "quorum": quorum,
-                    "start_clients": 4,
-                    "deadline_s": 50,
-                },
+                "rounds": rounds,
             }
         )
         self.spec = Spec.of(message)

@@ -160,21 +160,6 @@ def test_a_bundle_that_no_one_would_read_is_not_written(change, field):
     assert refusal.value.field == field
 
 
-@pytest.mark.parametrize("size", range(11))
-def test_less_than_a_frame_is_refused(size):
-    assert refusal_of(encode_bundle(update())[:size]).field in ("magic", "header")
-
-
-def test_another_magic_is_refused():
-    assert refusal_of(b"FEDAT2\n" + encode_bundle(update())[7:]).field == "magic"
-
-
-@pytest.mark.parametrize("size", [2**32 - 1, 10_000, 20_000])
-def test_a_header_that_claims_too_much_is_refused_unread(size):
-    body = MAGIC + size.to_bytes(4, "little") + b"[" * 9000
-    assert "claims" in str(refusal_of(body))
-
-
 ENTRY_CHANGES = {
     "unknown tensor": ({"tensor": "conv.scale"}, "tensor"),
     "other layer": ({"layer": "head"}, "layer"),

@@ -1,6 +1,7 @@
 import dataclasses
 import zlib
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,27 @@ def decode_or_refuse(body):
     for entry in bundle.entries:
         entry.codec.decode(entry.payload, entry.tensor.size)
     return True
+
+
+def refusal_of(body):
+    with pytest.raises(WireError) as refusal:
+        parse_bundle(body, MANIFEST)
+    return refusal.value
+
+
+@pytest.mark.parametrize("size", range(11))
+def test_less_than_a_frame_is_refused(size):
+    assert refusal_of(encode_bundle(update(CODECS[2]))[:size]).field in ("magic", "header")
+
+
+def test_another_magic_is_refused():
+    assert refusal_of(b"FEDAT2\n" + encode_bundle(update(CODECS[2]))[7:]).field == "magic"
+
+
+@pytest.mark.parametrize("size", [2**32 - 1, 10_000, 20_000])
+def test_a_header_that_claims_too_much_is_refused_unread(size):
+    body = MAGIC + size.to_bytes(4, "little") + b"[" * 9000
+    assert "claims" in str(refusal_of(body))
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from fedat_service.errors import FleetFailed
 from workers.fleet import launch as launching
 from workers.fleet.creation import create_federation, describe_model
-from workers.fleet.launch import launch, run_fleet
+from workers.fleet.launch import launch
 
 pytestmark = pytest.mark.e2e
 
@@ -19,14 +19,14 @@ def create(url, settings, federation):
 def test_processes_share_a_fleet_and_work_a_federation_off(live_url, fleet, federation):
     settings = fleet(url=live_url, federation="launched", latency="uniform:0:5")
     create(live_url, settings, federation)
-    tally = run_fleet(settings)
+    tally = asyncio.run(launch(settings))
     assert tally.finished
     assert tally.tasks >= 12
 
 
 def test_the_error_of_one_process_ends_the_fleet_with_its_message(live_url, fleet):
     with pytest.raises(FleetFailed, match="no federation 'nowhere'"):
-        run_fleet(fleet(url=live_url, federation="nowhere", num_processes=1))
+        asyncio.run(launch(fleet(url=live_url, federation="nowhere", num_processes=1)))
 
 
 class Started:

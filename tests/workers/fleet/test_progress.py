@@ -17,7 +17,7 @@ def view(service) -> FederationView:
 
 def test_a_line_says_status_time_version_and_clients(view):
     late = view.model_copy(update={"now_s": 1234.5, "clients": 20})
-    assert describe(late, None) == "f: training, 1,234 s, version 3, 20 clients"
+    assert describe(late, None) == "training, 1,234 s, version 3, 20 clients"
 
 
 def test_a_line_says_accuracy_and_lost_clients_once_there_are_any(view):
@@ -32,6 +32,11 @@ def test_a_line_says_accuracy_and_lost_clients_once_there_are_any(view):
     )
     line = describe(view.model_copy(update={"clients": 4, "lost_clients": 1}), evaluated)
     assert line.endswith("version 3, accuracy 0.812 (version 2), 4 clients (1 lost)")
+
+
+def test_a_line_counts_the_updates_of_every_tier_if_there_are_several(view):
+    tiered = view.model_copy(update={"update_counts": (2, 0), "clients": 4})
+    assert describe(tiered, None).endswith("version 3, tiers 2 0, 4 clients")
 
 
 def test_a_federation_that_does_not_exist_is_told_before_a_process_starts(live_url, fleet):

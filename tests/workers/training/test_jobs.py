@@ -64,3 +64,10 @@ def test_each_piece_of_work_is_done_once_by_many_threads():
         queue = DueFirst(executor)
         futures = [queue.submit(float(n % 7), next, numbers) for n in range(500)]
     assert sorted(future.result() for future in futures) == list(range(500))
+
+
+def test_an_inline_executor_has_the_result_or_the_error_at_once():
+    executor = InlineExecutor()
+    assert executor.submit(divmod, 7, 2).result(0) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        executor.submit(divmod, 1, 0).result(0)
