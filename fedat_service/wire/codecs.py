@@ -15,9 +15,6 @@ from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
-READABLE = ("float32", "float16", "polyline", "qsgd")
-"""Names of the codecs of float32 tensors, as a client says which ones it can read."""
-
 
 class Codec(Protocol):
     """A codec of float32 tensors."""

@@ -50,8 +50,8 @@ PRESETS: Mapping[str, Method] = MappingProxyType(
             solver=_adam(prox_mu=0.4),
             codec=CodecSettings(name="polyline", precision=4, layout="pairs"),
         ),
-        # Reddi et al. (ICLR 2021), Algorithm 2, with the numbers of its experiments; `v` starts from tau^2,
-        # the least that it asks for. Fed-LAMB's experiments call it Adp-Fed.
+        # Reddi et al. (ICLR 2021), Algorithm 2, with the betas of its experiments; the rate and tau are tuned
+        # there for each task. `v` starts from tau^2, the least that it asks for. Adp-Fed of Fed-LAMB's paper.
         "fedadam": Method(
             participation=_UNIFORM,
             solver=_adam(prox_mu=0.0),

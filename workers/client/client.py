@@ -11,7 +11,7 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
-from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec
+from fedat_service.wire.codecs import Codec, Float32, make_codec
 from fedat_service.wire.complaints import complaint, first_of, place_of
 from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import (
@@ -109,8 +109,7 @@ class FedATClient:
         return _read(FederationView, await self._exchange.send(request))
 
     async def register(self, message: RegisterClient) -> ClientView:
-        """Register a client, which reads all codecs there are; the same name again is the same client."""
-        message = message.model_copy(update={"codecs": READABLE})
+        """Register a client; the same name again is the same client."""
         return _read(ClientView, await self._post(self._path(CLIENTS), message))
 
     async def next_task(self, client: str, wait_s: float) -> Task | None:
