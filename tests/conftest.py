@@ -15,6 +15,14 @@ settings.load_profile("without-deadline")
 _GOLDEN = Path(__file__).parent / "golden" / "golden.json"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the golden numbers, so that `pytest -k golden` runs all of them."""
+    for item in items:
+        if "golden" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.golden)
+
+
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], dict[str, Any]]:
     """`golden(case_id)` is one case of golden.json: its `inputs`, `outputs` and `rtol`."""

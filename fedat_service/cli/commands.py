@@ -1,4 +1,4 @@
-"""Commands of the service: `serve`, `replay` and `doctor`."""
+"""Commands of the service: `serve`, `methods`, `replay` and `doctor`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedat_service.cli.methods import methods
 from fedat_service.config import ServiceSettings
 from fedat_service.errors import ConfigError, LogDamaged
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(serve)
+    app.command()(methods)
     app.command()(replay)
     app.command()(doctor)
 

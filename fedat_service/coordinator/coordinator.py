@@ -5,31 +5,17 @@ from collections.abc import Collection
 from functools import partial
 
 from fedat_service.clock import Clock
+from fedat_service.coordinator import decisions
 from fedat_service.coordinator.begin import NO_SLOTS, Begin
 from fedat_service.coordinator.execution import Execution
-from fedat_service.coordinator.intake import (
-    check_submission,
-    evaluation_of,
-    read_initial_model,
-    read_submission,
-    summary_of,
-)
+from fedat_service.coordinator.intake import evaluation_of, read_initial_model, read_submission
 from fedat_service.coordinator.journal import Command, Decide, Journal
 from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import Offload
 from fedat_service.coordinator.publisher import Publication, round_name
 from fedat_service.coordinator.waiting import Alarm
-from fedat_service.errors import Conflict, Gone, ManifestError, NotFound, NotNow, Unprocessable
-from fedat_service.federation.events import (
-    ClientRegistered,
-    ClientReturned,
-    DeadlinePassed,
-    Event,
-    ModelUploaded,
-    Stopped,
-    TaskDelivered,
-    UpdateAccepted,
-)
+from fedat_service.errors import Gone, ManifestError, NotFound, NotNow, Unprocessable
+from fedat_service.federation.events import Event, ModelUploaded
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import (
     Lease,
@@ -37,13 +23,12 @@ from fedat_service.federation.state import (
     client_of,
     exchange_of,
     initial_state,
-    next_deadline_s,
     ready_lease,
     since_start_s,
     tier_of,
 )
 from fedat_service.federation.tasks import TaskId
-from fedat_service.federation.transition import due_lease, held_lease
+from fedat_service.federation.transition import held_lease
 from fedat_service.metrics import ByteLedger, Timeline
 from fedat_service.params import Model
 from fedat_service.store.base import Body, Store
@@ -110,14 +95,8 @@ class Coordinator:
 
         def decide(state: State) -> Event | None:
             nonlocal is_new
-            known = state.clients.get(message.name)
-            is_new = known is None
-            if is_new and len(state.clients) >= self._limits.max_clients:
-                limit = self._limits.max_clients
-                raise Conflict(f"there are {limit} clients already", "name", limit=limit)
-            if known is not None and known.num_examples == message.num_examples and not known.lost:
-                return None
-            return ClientRegistered(self.clock.now(), message.name, message.num_examples)
+            is_new = message.name not in state.clients
+            return decisions.registration(state, message, self._limits.max_clients, self.clock.now())
 
         await self._enter(decide)
         return is_new
@@ -131,9 +110,7 @@ class Coordinator:
         """
         model = await self._offload(partial(read_initial_model, body, self.spec))
         event = ModelUploaded(self.clock.now(), model.digest())
-        return await self._enter(
-            lambda state: None if state.model_digest == event.digest else event, body, model=model
-        )
+        return await self._enter(lambda state: decisions.upload(state, event), body, model=model)
 
     async def next_task(self, name: str, wait_s: float) -> Lease | None:
         """The client's work: what it holds already, or what it is given within `wait_s` real seconds.
@@ -147,7 +124,7 @@ class Coordinator:
         while True:
             self._check_serving(name)
             if client_of(self.state, name).lost:
-                await self._enter(partial(self._return, name))
+                await self._enter(lambda state: decisions.homecoming(state, name, self.clock.now()))
             lease = ready_lease(self.state, name)
             if lease is None:
                 if not await self._execution.waiting.wait(name, end_s - asyncio.get_running_loop().time()):
@@ -155,16 +132,7 @@ class Coordinator:
             elif lease.delivered_at_s is not None:
                 return lease
             else:
-                await self._enter(partial(self._deliver, name))
-
-    def _return(self, name: str, state: State) -> Event | None:
-        return ClientReturned(self.clock.now(), name) if client_of(state, name).lost else None
-
-    def _deliver(self, name: str, state: State) -> Event | None:
-        lease = ready_lease(state, name)
-        if lease is None or lease.delivered_at_s is not None:
-            return None
-        return TaskDelivered(self.clock.now(), str(lease.task))
+                await self._enter(lambda state: decisions.delivery(state, name, self.clock.now()))
 
     def _check_serving(self, name: str) -> None:
         if self.state.over:
@@ -190,15 +158,12 @@ class Coordinator:
         """
         client_of(self.state, task.client)
         submission = await self._offload(partial(read_submission, body, self.spec))
-
-        def decide(state: State) -> Event | None:
-            lease = due_lease(state, task, submission.digest)
-            if lease is None:
-                return None
-            num_examples = check_submission(submission, lease, exchange_of(state, task).up, self.spec)
-            return UpdateAccepted(self.clock.now(), str(task), num_examples, submission.digest)
-
-        return submission.bundle, await self._enter(decide, body, submission.bundle)
+        is_new = await self._enter(
+            lambda state: decisions.acceptance(state, task, submission, self.clock.now()),
+            body,
+            submission.bundle,
+        )
+        return submission.bundle, is_new
 
     async def evaluate_task(self, task: TaskId, message: Evaluation) -> bool:
         """Note a client's own evaluation of the model it received; False if it is noted already.
@@ -207,12 +172,7 @@ class Coordinator:
             Conflict: If it was noted with other numbers.
         """
         event = evaluation_of(message, task, self.clock.now())
-
-        def decide(state: State) -> Event | None:
-            known = client_of(state, task.client).evaluation
-            return None if known is not None and known.tells_the_same_as(event) else event
-
-        return await self._enter(decide)
+        return await self._enter(lambda state: decisions.client_evaluation(state, task.client, event))
 
     async def evaluate_version(self, message: EvaluateVersion) -> bool:
         """Note an observer's evaluation of a version; False if it was noted with the same numbers before.
@@ -222,13 +182,7 @@ class Coordinator:
             Conflict: If it was evaluated with other numbers.
             Unprocessable: If the numbers contradict each other.
         """
-
-        def decide(state: State) -> Event | None:
-            event = summary_of(message, state, self.clock.now())
-            known = state.evaluated.get(message.version)
-            return None if known is not None and known.tells_the_same_as(event) else event
-
-        return await self._enter(decide)
+        return await self._enter(lambda state: decisions.version_evaluation(state, message, self.clock.now()))
 
     async def model(
         self, version: int | None, layers: tuple[str, ...] | None, held: Collection[str] = ()
@@ -273,9 +227,7 @@ class Coordinator:
 
     async def stop(self, reason: str) -> bool:
         """End the federation for good; False if it is over already."""
-        return await self._enter(
-            lambda state: None if state.status == "finished" else Stopped(self.clock.now(), reason)
-        )
+        return await self._enter(lambda state: decisions.stop(state, reason, self.clock.now()))
 
     def release(self) -> None:
         """Send everybody who waits away: the service is going down."""
@@ -313,8 +265,4 @@ class Coordinator:
         await self.clock.sleep(_STORE_RETRY_S * self.clock.rate)
 
     def _on_deadline(self, at_s: float) -> None:
-        def decide(state: State) -> Event | None:
-            due_s = next_deadline_s(state)
-            return None if due_s is None or due_s > at_s else DeadlinePassed(at_s)
-
-        self._insist(decide)
+        self._insist(lambda state: decisions.deadline(state, at_s))

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fedat_service.errors import ManifestError, RuleError, Unprocessable
+from fedat_service.methods.exchanges import Exchange, plan
 from fedat_service.methods.participation import ParticipationRule, rule_for
 from fedat_service.methods.schedule import first_cycle
-from fedat_service.methods.solvers import Exchange, ServerHalf, half_for, plan
+from fedat_service.methods.solvers import ServerHalf, half_for
 from fedat_service.params import Manifest
 from fedat_service.schedules.cycle import Cycle
 from fedat_service.wire.messages import CreateFederation

@@ -13,7 +13,7 @@ from fedat_service.federation.events import ClientEvaluated, VersionEvaluated
 from fedat_service.federation.ordered import Ordered
 from fedat_service.federation.spec import Plan, Spec
 from fedat_service.federation.tasks import TaskId
-from fedat_service.methods.solvers import Exchange
+from fedat_service.methods.exchanges import Exchange
 from fedat_service.schedules.cycle import Cycle
 
 Status = Literal["awaiting-model", "waiting", "profiling", "training", "finished"]

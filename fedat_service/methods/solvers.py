@@ -1,7 +1,7 @@
 """The server's half of every local solver: what travels beside the weights, and what the server makes of it.
 
-The client's half trains; both go by one name. Only
-trainable tensors have slots other than `weights`, so the vectors here are over `learning(manifest)`.
+The client's half trains; both go by one name. Only trainable tensors have slots other than `weights`, so the
+vectors here are over `learning(manifest)`.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,28 +16,11 @@ from fedat_service.aggregation.mean import Weighting
 from fedat_service.aggregation.pieces import float_pieces, require_part
 from fedat_service.errors import ManifestError, RuleError
 from fedat_service.params import Manifest
-from fedat_service.schedules.cycle import Cycle
 from fedat_service.wire.settings import Slot, Solver
 
 _Vector = NDArray[Any]
 _Pieces = Mapping[str, NDArray[np.float64]]
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One sync of a round, as a client sees it: fetch, train, upload.
-
-    Attributes:
-        blocks: Base intervals of local work between fetch and upload; 0 where only a gradient is asked for.
-        down: Tensors to fetch, by slot.
-        up: Tensors to upload, by slot.
-        last: Whether the round ends with it.
-    """
-
-    blocks: int
-    down: Mapping[Slot, tuple[str, ...]]
-    up: Mapping[Slot, tuple[str, ...]]
-    last: bool = False
+_Receive = Callable[[Solver, _Pieces, _Pieces, float], _Pieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +46,7 @@ class ServerHalf:
         gathers: Slots that come up in an exchange of their own before anybody trains.
         starts: Slots that go down, whole, before the first local step.
         follows: Slots that go down and come up with the weights of every sync.
-        ends: Slots that come up, whole, with the last sync of a round; see `sync_every` in `plan`.
+        ends: Slots that come up, whole, with the last sync of a round; see `exchanges.plan`.
         weighting: How updates count in the mean of a slot that comes up.
         receive: New pieces of the vectors from the old ones, the means of the slots that came up, and the
             share of all clients that sent them.
@@ -77,7 +60,7 @@ class ServerHalf:
     follows: tuple[Slot, ...] = ()
     ends: tuple[Slot, ...] = ()
     weighting: Weighting = "uniform"
-    receive: Callable[[Solver, _Pieces, _Pieces, float], _Pieces] | None = None
+    receive: _Receive | None = None
     settle: Callable[[Solver, _Pieces], _Pieces] | None = None
 
     @property
@@ -189,49 +172,6 @@ def learning(manifest: Manifest) -> Manifest:
     return Manifest(tuple(tensor for tensor in manifest.tensors if tensor.trainable))
 
 
-def plan(
-    half: ServerHalf, cycle: Cycle, manifest: Manifest, round_index: int, sync_every: int = 1
-) -> tuple[Exchange, ...]:
-    """What a cohort fetches and uploads in a round, one exchange after the other.
-
-    The first exchange fetches everything that travels: the cohort is fresh. Each further one fetches what
-    the one before it has averaged. Syncs at which nothing is due are no exchanges: local work goes on.
-
-    Args:
-        half: The solver's server half.
-        cycle: What is due when.
-        manifest: The model.
-        round_index: Number of the round, from 1.
-        sync_every: Fed-LAMB's Z: slots of `ends` come up in every Z-th round only.
-
-    Raises:
-        RuleError: If the round's number or `sync_every` is below 1.
-    """
-    if round_index < 1 or sync_every < 1:
-        raise RuleError(f"rounds and sync_every count from 1, got {round_index} and {sync_every}")
-    learns = {tensor.name for tensor in manifest.tensors if tensor.trainable}
-    everything = tuple(cycle.intervals)
-    trained = tuple(name for name in everything if name in learns)
-    exchanges = []
-    weights = everything
-    if half.gathers:
-        exchanges.append(Exchange(0, {"weights": everything}, dict.fromkeys(half.gathers, trained)))
-        weights = ()
-    fresh, done = everything, 0
-    for sync in cycle.syncs():
-        due = cycle.due(sync)
-        down: dict[Slot, tuple[str, ...]] = {"weights": weights} if weights else {}
-        down |= dict.fromkeys(half.starts if done == 0 else (), trained)
-        down |= dict.fromkeys(half.follows, tuple(name for name in fresh if name in learns))
-        up: dict[Slot, tuple[str, ...]] = {"weights": due}
-        up |= dict.fromkeys(half.follows, tuple(name for name in due if name in learns))
-        if sync == cycle.length and round_index % sync_every == 0:
-            up |= dict.fromkeys(half.ends, trained)
-        exchanges.append(Exchange(sync - done, down, up, last=sync == cycle.length))
-        weights, fresh, done = due, due, sync
-    return tuple(exchanges)
-
-
 def start(half: ServerHalf, solver: Solver, manifest: Manifest) -> SlotState:
     """The server's vectors before the first round."""
     size = sum(tensor.size for tensor in manifest.tensors if tensor.trainable)
@@ -264,21 +204,16 @@ def receive(
         RuleError: If the slots are not the solver's, or more clients sent them than there are.
         ManifestError: If a due tensor does not learn or is not the model's, or a mean has not its size.
     """
-    wanted = half.gathers + half.follows + half.ends
-    if half.receive is None or set(means) != set(wanted):
-        raise RuleError(f"solver {half.name} sends slots {list(wanted)}, got {list(means)}")
+    rule = _require_means(half, means, due)
     if not 1 <= num_updates <= num_clients:
         raise RuleError(f"{num_updates} updates of {num_clients} clients")
-    for slot, mean in means.items():
-        if mean.shape != (due.num_floats,):
-            raise ManifestError(f"slot {slot!r} has {due.num_floats} values, got {list(mean.shape)}")
     whole = learning(manifest)
     require_part(whole, due)
     values = {name: vector.copy() for name, vector in state.values.items()}
     for here, there in float_pieces(whole, due, due.tensors):
         old = {name: vector[here].astype(np.float64) for name, vector in values.items()}
         sent: _Pieces = {slot: vector[there].astype(np.float64) for slot, vector in means.items()}
-        for name, piece in half.receive(solver, old, sent, num_updates / num_clients).items():
+        for name, piece in rule(solver, old, sent, num_updates / num_clients).items():
             values[name][here] = piece
     return SlotState(values, state.version + 1)
 
@@ -292,3 +227,13 @@ def settle(half: ServerHalf, solver: Solver, state: SlotState) -> SlotState:
     for name, vector in half.settle(solver, old).items():
         values[name] = vector.astype(values[name].dtype)
     return SlotState(values, state.version + 1)
+
+
+def _require_means(half: ServerHalf, means: Mapping[Slot, _Vector], due: Manifest) -> _Receive:
+    wanted = half.gathers + half.follows + half.ends
+    if half.receive is None or set(means) != set(wanted):
+        raise RuleError(f"solver {half.name} sends slots {list(wanted)}, got {list(means)}")
+    for slot, mean in means.items():
+        if mean.shape != (due.num_floats,):
+            raise ManifestError(f"slot {slot!r} has {due.num_floats} values, got {list(mean.shape)}")
+    return half.receive

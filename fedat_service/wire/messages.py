@@ -11,6 +11,7 @@ from fedat_service.wire.settings import (
     Float,
     Int,
     Method,
+    MethodName,
     Name,
     Rounds,
     Seed,
@@ -99,9 +100,9 @@ class CreateFederation(Strict):
     """
 
     name: Name
-    method: Annotated[Method | Name, judged_as(lambda value: Name if isinstance(value, str) else Method)] = (
-        "fedat"
-    )
+    method: Annotated[
+        Method | MethodName, judged_as(lambda value: MethodName if isinstance(value, str) else Method)
+    ] = "fedat"
     manifest: ManifestMessage
     initial_model: Literal["glorot", "upload"] = "glorot"
     tiering: Tiering = Tiering()

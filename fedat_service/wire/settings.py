@@ -40,6 +40,8 @@ def judged_as(member_for: Callable[[Any], Any]) -> WrapValidator:
 Int = Annotated[int, BeforeValidator(_no_bool)]
 Float = Annotated[float, BeforeValidator(_no_bool)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+MethodName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,63}$")]
+"""Of a preset; a plus sign joins the methods that it combines. It is never a part of a path."""
 Seconds = Annotated[Float, Field(ge=0, le=1e9)]
 Seed = Annotated[Int, Field(ge=0, lt=2**63)]
 Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]

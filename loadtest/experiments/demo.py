@@ -20,7 +20,7 @@ from loadtest.experiments.progress import Progress, Watch
 from loadtest.experiments.report import write_report
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.service import fedat_serve, running
-from loadtest.experiments.settings import ExperimentSettings, config_error
+from loadtest.experiments.settings import ExperimentSettings, config_error, federation_name
 from workers.client import FedATClient, Retry, open_http
 from workers.fleet.creation import create_federation, describe_model
 from workers.fleet.launch import launch
@@ -84,7 +84,7 @@ async def run_method(name: str, settings: ExperimentSettings, watch: Watch) -> M
         with running(command, settings.out / "logs" / f"{name}.log") as service:
             run = await _train(name, settings, service.url, watch)
         # The service has ended: its log is whole.
-        keep_log(events / f"{name}.events.jsonl", settings.log_of(name))
+        keep_log(events / f"{federation_name(name)}.events.jsonl", settings.log_of(name))
     return run
 
 
@@ -94,7 +94,9 @@ async def _train(name: str, settings: ExperimentSettings, url: str, watch: Watch
     await create_federation(url, federation_of(name, settings, model.manifest), model)
     start_s = perf_counter()
     async with open_http(url) as http:
-        client = FedATClient(http, name, jitter=np.random.default_rng(settings.seed), retry=_SOON)
+        client = FedATClient(
+            http, federation_name(name), jitter=np.random.default_rng(settings.seed), retry=_SOON
+        )
         finished = asyncio.Event()
         watching = asyncio.create_task(watch(client, finished))
         try:
@@ -120,7 +122,7 @@ def federation_of(name: str, settings: ExperimentSettings, manifest: ManifestMes
     """
     try:
         return CreateFederation(
-            name=name,
+            name=federation_name(name),
             method=settings.method_of(name),
             manifest=manifest,
             tiering=Tiering(num_tiers=settings.num_tiers),
@@ -145,7 +147,7 @@ def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings
     try:
         return FleetSettings(
             url=url,
-            federation=name,
+            federation=federation_name(name),
             num_clients=settings.num_clients,
             num_processes=settings.processes,
             data=settings.data,

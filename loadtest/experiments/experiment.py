@@ -8,14 +8,14 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from fedat_service.errors import ConfigError
-from fedat_service.wire.settings import Float, Name, Strict
+from fedat_service.wire.settings import Float, MethodName, Name, Strict
 from loadtest.experiments.quantities import QuantityName
 from loadtest.experiments.settings import ExperimentSettings
 
 _SUITE = files("loadtest.experiments") / "suite"
 _SUFFIX = ".toml"
 
-ByMethod = dict[Name, Float]
+ByMethod = dict[MethodName, Float]
 
 
 class Paper(Strict):
@@ -46,10 +46,10 @@ class Expectation(Strict):
     """
 
     quantity: QuantityName
-    method: Name
+    method: MethodName
     at_most: Annotated[Float, Field(gt=0)] | None = None
     at_least: Annotated[Float, Field(gt=0)] | None = None
-    of: Annotated[tuple[Name, ...], Field(min_length=1)]
+    of: Annotated[tuple[MethodName, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _one_bound(self) -> Self:

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from fedat_service.errors import ConfigError, Unprocessable
 from fedat_service.wire.complaints import complaint
 from fedat_service.wire.presets import PRESETS, resolve
-from fedat_service.wire.settings import Float, Int, Method, Name, Seed, Strict
+from fedat_service.wire.settings import Float, Int, Method, MethodName, Seed, Strict
 
 Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]
@@ -23,6 +23,11 @@ _APART = {
 def default_rate(data: str) -> float:
     """A rate that two cores keep up with: images larger than the digits cost several times as much."""
     return 30.0 if data == "digits" else 15.0
+
+
+def federation_name(method: str) -> str:
+    """What the federation that runs a method is called: a part of paths, which take no plus sign."""
+    return method.replace("+", "-")
 
 
 class MethodTable(Strict):
@@ -45,13 +50,13 @@ class ExperimentSettings(Strict):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    methods: Annotated[tuple[Name, ...], Field(min_length=1)] = ("fedavg", "fedat")
+    methods: Annotated[tuple[MethodName, ...], Field(min_length=1)] = ("fedavg", "fedat")
     """Methods to run, in this order: presets, or names of `method` tables."""
 
-    method: dict[Name, MethodTable] = Field(default_factory=dict)
+    method: dict[MethodName, MethodTable] = Field(default_factory=dict)
     """Methods of the experiment's own; a table without `preset` is about the preset of its name."""
 
-    reference: Name = "fedat"
+    reference: MethodName = "fedat"
     """The method that the others are held against, if it runs."""
 
     data: str = "digits"
@@ -167,7 +172,13 @@ class ExperimentSettings(Strict):
             preset = resolve(table.preset or name)
         except Unprocessable as error:
             raise ConfigError(f"{f'method.{name}' if name in self.method else 'methods'}: {error}") from error
-        work: dict[str, Any] = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
+        # Without its own number of steps, which would hide the epochs that all methods share.
+        work: dict[str, Any] = {
+            "epochs": self.epochs,
+            "steps": None,
+            "batch_size": self.batch_size,
+            "lr": self.lr,
+        }
         if preset.participation.name == "fedat":
             work["prox_mu"] = self.prox_mu
         axes = preset.model_dump()

@@ -18,7 +18,7 @@ from loadtest.experiments.demo import federation_of, fleet_of
 from loadtest.experiments.files import keep_log
 from loadtest.experiments.progress import Watch
 from loadtest.experiments.results import MethodRun
-from loadtest.experiments.settings import ExperimentSettings
+from loadtest.experiments.settings import ExperimentSettings, federation_name
 from loadtest.experiments.unfinished import ResumingExecutor, unfinished
 from workers.client import AppConnection, FedATClient
 from workers.fleet.cohort_engine import CohortEngine
@@ -70,7 +70,7 @@ def simulate(
         work = ResumingExecutor(pool, folder)
         trainer = CohortEngine(fleet, work, autocast=autocast)
         run = run_virtual(_run(name, settings, fleet, trainer, store, watch))
-        keep_log(Path(events) / f"{name}.events.jsonl", settings.log_of(name))
+        keep_log(Path(events) / f"{federation_name(name)}.events.jsonl", settings.log_of(name))
     return run
 
 
@@ -88,7 +88,7 @@ async def _run(
     connect = partial(AppConnection, app)
     start_s = perf_counter()
     async with app.router.lifespan_context(app), connect(_URL) as connection:
-        client = FedATClient(connection, name, jitter=np.random.default_rng(settings.seed))
+        client = FedATClient(connection, federation_name(name), jitter=np.random.default_rng(settings.seed))
         await client.create_federation(federation_of(name, settings, manifest))
         finished = asyncio.Event()
         watching = asyncio.create_task(watch(client, finished))

@@ -84,7 +84,7 @@ def _federation(name: str, num_tiers: int, versions: int, horizon_s: float | Non
         weights=tuple(1 / num_tiers for _ in range(num_tiers)),
         clients=4,
         lost_clients=1,
-        method=PRESETS["fedat"],
+        method=PRESETS["fedat"].method,
         tiering=Tiering(num_tiers=num_tiers),
         rounds=Rounds(),
         stop=Stop(max_time_s=horizon_s),

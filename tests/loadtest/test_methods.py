@@ -103,6 +103,13 @@ def test_every_row_runs_and_its_versions_come_out_of_its_log_again(run, tmp_path
     assert set(by_slot(made)) == {"weights"} | SENT.get(name, set())
 
 
+def test_a_combination_runs_under_its_own_name(run, tmp_path):
+    made = run("fedals+scaffold", {"schedule": FEDALS})
+    assert (made.name, made.federation.name) == ("fedals+scaffold", "fedals-scaffold")
+    assert set(by_slot(made)) == {"weights", "control"}
+    assert events_of(tmp_path)
+
+
 def test_the_body_travels_once_a_round_and_the_head_at_every_sync(run):
     made = run("fedals", METHODS["fedals"], num_unstable=0)
     sizes = {t.layer: 0 for t in made.federation.manifest.to_manifest().tensors}

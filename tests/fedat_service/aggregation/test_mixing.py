@@ -19,9 +19,19 @@ def model(floats, integers=()):
     return Model(np.array(floats, np.float32), np.array(integers, np.int64))
 
 
-@pytest.mark.parametrize("counts", ["5_3_2", "1_0_0_0_0", "10_2_1_0_0", "40_9_4_3_1", "7", "4_4"])
-def test_weights_are_the_golden_ones(golden, counts):
-    case = golden(f"fedat_weights_{counts}")
+@pytest.mark.parametrize(
+    "case_id",
+    [
+        "fedat_weights_5_3_2",
+        "fedat_weights_1_0_0_0_0",
+        "fedat_weights_10_2_1_0_0",
+        "fedat_weights_40_9_4_3_1",
+        "fedat_weights_7",
+        "fedat_weights_4_4",
+    ],
+)
+def test_weights_are_the_golden_ones(golden, case_id):
+    case = golden(case_id)
     expected = pytest.approx(case["outputs"]["weights"], rel=case["rtol"])
     assert tier_weights(case["inputs"]["counts"]).tolist() == expected
 

@@ -34,10 +34,12 @@ NAMES = tuple(t.name for t in LEAF_CNN.tensors)
 LONG_FC1 = dict.fromkeys(NAMES, 1.0) | {"fc1.weight": 0.1}
 
 
-@pytest.mark.parametrize("case_id", ["", "_tie", "_one_dominant"])
+@pytest.mark.parametrize(
+    "case_id", ["fedlama_intervals", "fedlama_intervals_tie", "fedlama_intervals_one_dominant"]
+)
 @pytest.mark.parametrize("rule", ["text", "official"])
 def test_the_golden_units_are_extended(golden, case_id, rule):
-    case = golden(f"fedlama_intervals{case_id}")
+    case = golden(case_id)
     inputs = case["inputs"]
     long = extended(inputs["d"], inputs["dim"], [True] * len(inputs["d"]), rule)
     intervals = [inputs["tau_base"] * (inputs["phi"] if i in long else 1) for i in range(len(inputs["d"]))]
@@ -63,9 +65,16 @@ def test_only_kernels_are_extended_in_the_golden_network(golden):
     assert intervals == case["outputs"]["intervals"]
 
 
-@pytest.mark.parametrize(("case_id", "warmup_blocks"), [("", 6), ("_phi4", 6), ("_nowarm", 0)])
+@pytest.mark.parametrize(
+    ("case_id", "warmup_blocks"),
+    [
+        ("fedlama_cost_femnist", 6),
+        ("fedlama_cost_femnist_phi4", 6),
+        ("fedlama_cost_femnist_nowarm", 0),
+    ],
+)
 def test_a_run_of_the_femnist_network_costs_the_golden_share(golden, case_id, warmup_blocks):
-    case = golden(f"fedlama_cost_femnist{case_id}")
+    case = golden(case_id)
     phi, blocks = case["inputs"]["phi"], case["inputs"]["blocks"]
     cycles = [uniform(NAMES, phi)]
     while len(cycles) * phi < blocks:

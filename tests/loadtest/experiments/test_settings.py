@@ -110,3 +110,13 @@ def test_a_runs_conditions_do_not_change_with_the_other_methods_or_the_target(tm
         methods=("fedat", "p3"), method={"p3": THREE_DECIMALS}, target_accuracy=0.9, processes=1, out=tmp_path
     )
     assert other.conditions_of("fedat") == settings.conditions_of("fedat")
+
+
+def test_epochs_of_an_experiment_take_the_place_of_a_presets_steps():
+    settings = ExperimentSettings(methods=("fedals",), reference="fedals", epochs=2)
+    assert (settings.method_of("fedals").solver.epochs, settings.method_of("fedals").solver.steps) == (
+        2,
+        None,
+    )
+    table = {"fedals": {"solver": {"steps": 7}}}
+    assert settings.changed(method=table).method_of("fedals").solver.steps == 7

@@ -16,9 +16,9 @@ def _solver(option="II", **fields):
     return Solver(**{"name": "scaffold", "lr": 0.1, "option": option, "steps": 2, **fields})
 
 
-@pytest.mark.parametrize("option", ["I", "II"])
-def test_three_rounds_with_everybody_are_the_golden_ones(golden, quadratic, split, join, option):
-    case = golden(f"scaffold_option{option}")
+@pytest.mark.parametrize(("case_id", "option"), [("scaffold_optionI", "I"), ("scaffold_optionII", "II")])
+def test_three_rounds_with_everybody_are_the_golden_ones(golden, quadratic, split, join, case_id, option):
+    case = golden(case_id)
     given = case["inputs"]
     assert (given["eta_l"], given["K"]) == (0.1, 2)
     clients = [quadratic(a, b) for a, b in zip(given["a"], given["b"], strict=True)]
@@ -56,6 +56,26 @@ def test_of_three_clients_one_takes_part_as_in_the_golden_round(golden, quadrati
     np.testing.assert_allclose(join(result.params), expected["x"], rtol=case["rtol"])
     np.testing.assert_allclose(join(result.kept.client["control"]), expected["c_i"][i], rtol=case["rtol"])
     np.testing.assert_allclose(c, expected["c"], rtol=case["rtol"])
+
+
+def test_with_everybody_its_variates_lie_as_far_apart_as_the_golden_tracking_variable(
+    golden, linear, split, join
+):
+    """FedGATE (FedCOMGATE without its quantiser) steps by ``g - delta_i``: ``delta_i`` is our ``c_i - c``."""
+    case = golden("fedcomgate_tracking")
+    given = {name: np.array(value) for name, value in case["inputs"].items()}
+    eta, tau = float(given["eta"]), int(given["tau"])
+    # A client with this gradient goes as far as d_i; the other one makes d_bar the mean.
+    deltas, moves = [given["delta"], -given["delta"]], [given["d_i"], 2 * given["d_bar"] - given["d_i"]]
+    solver, sync = _solver(steps=tau, lr=eta), Sync(slots={"control": split([0, 0], SIZES)})
+    c_i = []
+    for delta, d in zip(deltas, moves, strict=True):
+        gradient = d / (eta * tau) + delta
+        kept = Kept(client={"control": split(delta, SIZES)})
+        result = linear([gradient] * tau, SIZES).train(split([0, 0], SIZES), solver, 0, sync, kept)
+        np.testing.assert_allclose(-join(result.params), d, rtol=case["rtol"], atol=1e-15)
+        c_i.append(join(result.kept.client["control"]))
+    np.testing.assert_allclose(c_i[0] - np.mean(c_i, 0), case["outputs"]["delta"], rtol=case["rtol"])
 
 
 def test_parts_with_intervals_of_their_own_are_fedals_with_scaffold(golden, quadratic, split, join):
