@@ -1,6 +1,6 @@
 """The arrays of a federation: running means, tier models, published versions. Driven by effects only."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ class Arithmetic:
         # Every tier model starts as w0 (FedAT, Algorithm 1).
         self._tiers = [TierModel(0, initial)] * spec.num_tiers
         self._versions = {0: Begin(initial, slots)}
-        self._steps: dict[int, tuple[Entry, ...]] = {}
+        self._steps: dict[int, Mapping[str, Entry]] = {}
         self._slots = slots
 
     def add(self, added: AddUpdate, update: Bundle) -> None:
@@ -148,7 +148,7 @@ class Arithmetic:
         model, entries = stepped(base, target, self._spec.manifest, settings, rng)
         carriable = self._carriable(model)
         if carriable is model:
-            self._steps[version] = entries
+            self._steps[version] = {entry.tensor.name: entry for entry in entries}
         return carriable
 
     def _measures(self, tier: int) -> bool:
@@ -250,9 +250,9 @@ class Arithmetic:
             raise Gone(f"round {index} of tier {tier} is over", "task", current_version=newest)
         return self._begun[tier, index]
 
-    def step(self, number: int) -> tuple[Entry, ...] | None:
-        """What makes a version of the one before it; None where versions travel whole."""
-        return self._steps.get(number)
+    def step(self, number: int) -> Mapping[str, Entry]:
+        """What makes a version of the one before it, by tensor; nothing where versions are no such steps."""
+        return self._steps.get(number, {})
 
     def tier_model(self, number: int) -> TierModel:
         """A tier's model, tiers numbered from 1."""

@@ -8,6 +8,7 @@ from fedat_service.coordinator.arithmetic import Arithmetic
 from fedat_service.coordinator.journal import Decide, Decision
 from fedat_service.coordinator.offload import Offload
 from fedat_service.coordinator.publisher import Publication, Publisher, round_name
+from fedat_service.coordinator.steps import Steps
 from fedat_service.coordinator.waiting import Alarm, WaitingRoom
 from fedat_service.errors import NotFound
 from fedat_service.federation.effects import (
@@ -50,6 +51,7 @@ class Execution:
         insist: Callable[[Decide], None],
     ) -> None:
         self.publisher = Publisher(spec, offload)
+        self._steps = Steps(spec, offload)
         self.waiting = WaitingRoom()
         self.timeline = Timeline()
         self.alarm = alarm
@@ -81,6 +83,7 @@ class Execution:
             in_use = versions_in_use(state)
             self.arrays.keep_only(in_use)
             self.publisher.keep_only("global", in_use)
+            self._steps.keep_only(in_use)
         elif isinstance(event, VersionEvaluated):
             self.timeline.evaluation(event, since_start_s(state, event.at_s))
         self.alarm.set(next_deadline_s(state))
@@ -94,11 +97,10 @@ class Execution:
             NotFound: If there is no such version yet.
             Gone: If it is no longer kept.
         """
-        begin, step = self.arrays.version(version, newest), self.arrays.step(version)
-        whole = await self.publisher.publication("global", version, begin, down)
-        if step is None or whole.etag in held:
-            return whole
-        return await self.publisher.step(whole, version, down, step, held)
+        whole = await self.publisher.publication(
+            "global", version, self.arrays.version(version, newest), down
+        )
+        return await self._steps.onward(whole, held, self.arrays.step(version))
 
     async def _perform(self, effect: Effect, update: Bundle | None, state: State) -> None:
         match effect:

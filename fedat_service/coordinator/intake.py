@@ -16,7 +16,6 @@ from fedat_service.params import Model
 from fedat_service.store.base import Body
 from fedat_service.wire.bundle import (
     Bundle,
-    Entry,
     check_bundle,
     decode_model,
     head_of,
@@ -24,7 +23,7 @@ from fedat_service.wire.bundle import (
     parse_bundle,
 )
 from fedat_service.wire.codecs import Codec, Float32, Int64, make_codec, make_update_codec
-from fedat_service.wire.differences import codecs_of
+from fedat_service.wire.differences import ways_of
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import Reference, Slot
@@ -125,25 +124,17 @@ def _check_contents(bundle: Bundle, up: Mapping[Slot, tuple[str, ...]], spec: Sp
     for slot, name in due:
         if (slot, name) not in sent:
             raise Unprocessable(f"{_what(slot, name)} is due and missing", name)
+    beside: list[tuple[Codec | Qsgd, Reference]] = [(Float32(), "absolute")]
     for entry in bundle.entries:
         name = entry.tensor.name
         if (entry.slot, name) not in due:
             raise Unprocessable(f"{_what(entry.slot, name)} is not due", name)
-        taken = _ways(entry, spec)
+        taken = beside if entry.slot != "weights" else ways_of(entry.tensor, spec.method.codec)
         if entry.tensor.dtype == "float32" and (entry.codec, entry.reference) not in taken:
             came = _told(entry.codec, entry.reference)
             wanted = " or ".join(_told(*way) for way in taken)
             what = _what(entry.slot, name)
             raise Unprocessable(f"{what} came as {came}, the federation takes {wanted}", name)
-
-
-def _ways(entry: Entry, spec: Spec) -> list[tuple[Codec | Qsgd, Reference]]:
-    """How the float tensor of an entry may travel."""
-    if entry.slot != "weights":
-        return [(Float32(), "absolute")]
-    values, differences = codecs_of(entry.tensor, spec.method.codec)
-    ways: list[tuple[Codec | Qsgd, Reference]] = [] if values is None else [(values, "absolute")]
-    return ways if differences is None else [*ways, (differences, "base")]
 
 
 def _what(slot: Slot, name: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,9 +22,9 @@ from fedat_service.wire.settings import Slot
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A model as it travels: the bundle, its bytes, and the entity tag of the version's layers.
+    """A model as it travels: the bundle, its bytes, and an entity tag that names the values.
 
-    Sent as differences to another version it has the tag of what comes out.
+    Sent as differences to other values it has the tag of what comes out.
     """
 
     bundle: Bundle
@@ -36,11 +36,7 @@ _NO_INTEGERS = np.empty(0, np.int64)
 _CAPACITY = 64
 """Encodings kept at most: what is not in use any more goes sooner."""
 
-_TAGS = 1024
-"""Entity tags remembered at most: by them clients prove what they hold."""
-
 _Key = tuple[str, int, tuple[tuple[Slot, tuple[str, ...]], ...]]
-"""Whose values, of which version, and which tensors."""
 
 
 def round_name(tier: int, index: int) -> str:
@@ -56,8 +52,6 @@ class Publisher:
         self._offload = offload
         self._codec = make_codec(spec.method.codec)
         self._made: OrderedDict[_Key, asyncio.Future[Publication]] = OrderedDict()
-        self._tags: OrderedDict[_Key, str] = OrderedDict()
-        self._steps: dict[_Key, Publication] = {}
 
     async def publication(
         self, whose: str, version: int, begin: Begin, down: Mapping[Slot, tuple[str, ...]]
@@ -81,46 +75,10 @@ class Publisher:
         self._made.move_to_end(key)
         try:
             # Shielded: one client that hangs up must not take the encoding away from the others.
-            found = await asyncio.shield(self._made[key])
+            return await asyncio.shield(self._made[key])
         except WireError:
             self._made.pop(key, None)
             raise
-        self._tags[key] = found.etag
-        if len(self._tags) > _TAGS:
-            self._tags.popitem(last=False)
-        return found
-
-    async def step(
-        self,
-        whole: Publication,
-        version: int,
-        down: Mapping[Slot, tuple[str, ...]],
-        entries: tuple[Entry, ...],
-        held: Collection[str],
-    ) -> Publication:
-        """A version as its differences to the one before, for a client that holds the same tensors of that.
-
-        Args:
-            whole: The version as a whole.
-            version: Its number.
-            down: Tensors that travel.
-            entries: The differences of all tensors.
-            held: Entity tags of what the client holds.
-
-        Returns:
-            `whole`, if the client does not hold them, or none of them differs that way.
-        """
-        key, before = ("global", version, tuple(down.items())), ("global", version - 1, tuple(down.items()))
-        chosen = tuple(entry for entry in entries if entry.tensor.name in down.get("weights", ()))
-        if len(chosen) < len(whole.bundle.entries) or all(one.reference == "absolute" for one in chosen):
-            return whole
-        if self._tags.get(before) not in held:
-            return whole
-        if key not in self._steps:
-            bundle = Bundle(self._spec.name, chosen, version=version, base_version=version - 1)
-            body = await self._offload(partial(encode_bundle, bundle))
-            self._steps[key] = Publication(bundle, body, whole.etag)
-        return self._steps[key]
 
     def _encode(
         self, whose: str, version: int, down: tuple[tuple[Slot, tuple[str, ...]], ...], begin: Begin
@@ -142,6 +100,5 @@ class Publisher:
     def keep_only(self, whose: str, versions: Iterable[int]) -> None:
         """Forget encodings of versions no longer in use."""
         kept = set(versions)
-        for made in (self._made, self._steps):
-            for key in [k for k in made if k[0] == whose and k[1] not in kept]:
-                del made[key]
+        for key in [k for k in self._made if k[0] == whose and k[1] not in kept]:
+            del self._made[key]

@@ -279,9 +279,8 @@ def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64 | Qs
         raise WireError(
             f"{tensor.dtype} tensor {tensor.name!r} cannot come as {entry.codec}", f"entries[{i}].codec"
         )
-    either = isinstance(codec, Polyline) and codec.layout == "plain"
     reference = "base" if isinstance(codec, Qsgd) else "absolute"
-    if entry.reference != reference and not either:
+    if entry.reference != reference and not isinstance(codec, Polyline):
         raise WireError(
             f"tensor {tensor.name!r} has reference {reference!r} in {entry.codec}, got {entry.reference!r}",
             f"entries[{i}].reference",

@@ -15,9 +15,6 @@ from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
-READABLE = ("float32", "float16", "polyline", "qsgd")
-"""Names of the codecs of float32 tensors, as a client says which ones it can read."""
-
 
 class Codec(Protocol):
     """A codec of float32 tensors."""
@@ -127,15 +124,13 @@ class Polyline:
         """Values in the units of `add`."""
         return self.backend.quantise(values, self.precision)
 
-    def encode_from(
-        self, values: NDArray[np.float32], base: NDArray[np.float32], _rng: np.random.Generator
-    ) -> bytes | None:
+    def encode_from(self, values: NDArray[np.float32], base: NDArray[np.float32]) -> bytes | None:
         """Encode differences on the grid; None if they would take more room than the values."""
-        return self.backend.encode_from(values, base, self.precision)
+        return self.backend.encode_from(values, base, self.precision, self.layout)
 
     def decode_from(self, payload: Payload, base: NDArray[np.float32]) -> NDArray[np.float32]:
         """Add differences to the same base."""
-        return self.backend.decode_from(payload, base, self.precision)
+        return self.backend.decode_from(payload, base, self.precision, self.layout)
 
 
 @dataclass(frozen=True, slots=True)

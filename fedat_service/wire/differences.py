@@ -1,17 +1,16 @@
-"""Updates as they travel: values, or differences to the version that the client started from."""
+"""Updates and versions as they travel: values, or differences to what the peer holds."""
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Iterable
 
 import numpy as np
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
-from fedat_service.wire.bundle import Entry, absolute_entry, blame
+from fedat_service.wire.bundle import Entry, absolute_entry, blame, values_of
 from fedat_service.wire.codecs import Codec, Polyline, make_codec
 from fedat_service.wire.qsgd import Qsgd
-from fedat_service.wire.settings import CodecSettings
+from fedat_service.wire.settings import CodecSettings, Reference
 
 DIFFERENCES = "fedat-differences"
 """Instance manipulation (RFC 3229, `A-IM` and `IM`) of a model that is sent as differences to another."""
@@ -38,7 +37,23 @@ def update_entries(
     Raises:
         WireError: If a value cannot be carried, or there is no base; `field` names the tensor.
     """
-    return tuple(_shortest(update, base, manifest, tensor, settings, rng) for tensor in tensors)
+    return tuple(
+        _quantised(update, base, manifest, tensor, settings, rng)
+        if settings.name == "qsgd" and tensor.trainable
+        else _shorter(absolute_entry(update, manifest, tensor, make_codec(settings)), base or {}, settings)
+        for tensor in tensors
+    )
+
+
+def relative(entries: Iterable[Entry], base: Params, settings: CodecSettings) -> tuple[Entry, ...]:
+    """The same values for a peer that holds others: differences to those, wherever that is shorter.
+
+    Args:
+        entries: Values of tensors.
+        base: What the peer holds of the weights.
+        settings: How they travel.
+    """
+    return tuple(_shorter(entry, base, settings) for entry in entries)
 
 
 def differential(entry: Entry) -> Polyline | Qsgd:
@@ -52,17 +67,36 @@ def differential(entry: Entry) -> Polyline | Qsgd:
     return entry.codec
 
 
-def codecs_of(tensor: TensorSpec, settings: CodecSettings) -> tuple[Codec | None, Polyline | Qsgd | None]:
-    """How a float tensor of an update may travel: as its values, and as differences; None if not."""
-    plain = make_codec(settings)
+def ways_of(tensor: TensorSpec, settings: CodecSettings) -> list[tuple[Codec | Qsgd, Reference]]:
+    """How a float tensor of an update's weights may travel."""
     if settings.name == "qsgd" and tensor.trainable:
-        return None, Qsgd(settings.levels)
-    if isinstance(plain, Polyline) and settings.reference == "base":
-        return plain, replace(plain, layout="plain")
-    return plain, None
+        return [(Qsgd(settings.levels), "base")]
+    exact: list[tuple[Codec | Qsgd, Reference]] = [(codec, "base") for codec in _exact(settings)]
+    return [(make_codec(settings), "absolute"), *exact]
 
 
-def _shortest(
+def _exact(settings: CodecSettings) -> tuple[Polyline, ...]:
+    """Codecs whose differences lose nothing over the values."""
+    if settings.name != "polyline" or settings.reference != "base":
+        return ()
+    # Neighbours move alike where a solver normalises gradients, else not.
+    return Polyline(settings.precision, "plain"), Polyline(settings.precision, "flat")
+
+
+def _shorter(entry: Entry, base: Params, settings: CodecSettings) -> Entry:
+    tensor, codecs = entry.tensor, _exact(settings)
+    if not codecs or entry.slot != "weights" or tensor.dtype != "float32" or tensor.name not in base:
+        return entry
+    values, start = values_of(entry, None), base[tensor.name].reshape(-1)
+    found = [entry]
+    for codec in codecs:
+        payload = codec.encode_from(values, start)
+        if payload is not None:
+            found.append(_based(tensor, codec, payload))
+    return min(found, key=_size)
+
+
+def _quantised(
     update: Model,
     base: Params | None,
     manifest: Manifest,
@@ -70,17 +104,19 @@ def _shortest(
     settings: CodecSettings,
     rng: np.random.Generator,
 ) -> Entry:
-    plain, codec = codecs_of(tensor, settings)
-    found = [] if plain is None else [absolute_entry(update, manifest, tensor, plain)]
-    if codec is not None and base is not None and tensor.name in base and tensor.dtype == "float32":
-        start = base[tensor.name].reshape(-1)
-        with blame(tensor):
-            payload = codec.encode_from(update.floats[manifest.spans[tensor.name]], start, rng)
-        if payload is not None:
-            found.append(Entry("weights", tensor, codec, "base", payload, zlib_ng.crc32(payload)))
-    if not found:
+    if base is None or tensor.name not in base:
         raise WireError(f"tensor {tensor.name!r} has no base to be different from", tensor.name)
-    return min(found, key=lambda entry: len(entry.payload))
+    codec, values = Qsgd(settings.levels), update.floats[manifest.spans[tensor.name]]
+    with blame(tensor):
+        return _based(tensor, codec, codec.encode_from(values, base[tensor.name].reshape(-1), rng))
+
+
+def _based(tensor: TensorSpec, codec: Polyline | Qsgd, payload: bytes) -> Entry:
+    return Entry("weights", tensor, codec, "base", payload, zlib_ng.crc32(payload))
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.payload)
 
 
 def stepped(

@@ -1,11 +1,12 @@
 """The JSON messages and the paths of the HTTP protocol, written once for service, workers and load tests."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, StrictBool
 
 from fedat_service.params import Manifest, TensorSpec
 from fedat_service.wire.settings import (
+    CodecName,
     CodecSettings,
     Float,
     Int,
@@ -111,11 +112,11 @@ class CreateFederation(Strict):
 
 
 class RegisterClient(Strict):
-    """`POST .../clients`: the same name again is the same client."""
+    """`POST .../clients`: the same name again is the same client, which reads all codecs if it names none."""
 
     name: Name
     num_examples: NumExamples
-    codecs: tuple[str, ...] = Field(default=("float32", "float16", "polyline"), max_length=16)
+    codecs: tuple[str, ...] = Field(default=get_args(CodecName), max_length=16)
 
 
 class Task(Strict):

@@ -94,10 +94,14 @@ class Backend:
         require_precision(precision)
         require_layout(layout)
         _require(values, np.float32, "values")
-        text = self.kernels.encode(values, 10.0**precision, _LAG[layout])
+        text = self._encode(values, 10.0**precision, layout)
         if text is None:
             raise _misfit(values, precision)
-        return text + _PAD if _is_padded(values.size, layout) else text
+        return text
+
+    def _encode(self, values: NDArray[np.float32], factor: float, layout: Layout) -> bytes | None:
+        text = self.kernels.encode(values, factor, _LAG[layout])
+        return text + _PAD if text is not None and _is_padded(values.size, layout) else text
 
     def decode(
         self, payload: Payload, count: int, precision: int, layout: Layout = "pairs"
@@ -147,9 +151,9 @@ class Backend:
         _raise(self.kernels.add(payload, total, weight, _LAG[layout]), total.size)
 
     def encode_from(
-        self, values: NDArray[np.float32], base: NDArray[np.float32], precision: int
+        self, values: NDArray[np.float32], base: NDArray[np.float32], precision: int, layout: Layout
     ) -> bytes | None:
-        """Encode the differences of the integers to those of other values, without layout.
+        """Encode the differences of the integers to those of other values, laid out like values.
 
         They are as exact as the values; where one is not below 2**24 in size they would take more room than
         the values, and there is None.
@@ -160,16 +164,18 @@ class Backend:
         differences = self.quantise(values, precision) - self.quantise(base, precision)
         if np.abs(differences).max(initial=0) >= _FLOAT_LIMIT:
             return None
-        return self.kernels.encode(differences.astype(np.float32), 1.0, _LAG["plain"])
+        return self._encode(differences.astype(np.float32), 1.0, layout)
 
-    def decode_from(self, payload: Payload, base: NDArray[np.float32], precision: int) -> NDArray[np.float32]:
+    def decode_from(
+        self, payload: Payload, base: NDArray[np.float32], precision: int, layout: Layout
+    ) -> NDArray[np.float32]:
         """Add what `encode_from` gave to the same values; what comes out is what `decode` would give.
 
         Raises:
             WireError: If the payload is anything but `base.size` well-formed differences.
         """
         total = self.quantise(base, precision).astype(np.float64)
-        self.add(payload, 1.0, total, "plain")
+        self.add(payload, 1.0, total, layout)
         return (total / 10.0**precision).astype(np.float32)
 
 

@@ -142,7 +142,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "mime": _row(_MIME_PAPER, _FEDAVG, _lamb("mime", lr=0.1)),
         # What Fed-LAMB's experiments hold Mime-LAMB against.
         "mime-ams": _row(f"{_MIME_PAPER}; {_LAMB_PAPER}", _UNIFORM, _lamb("mimeams", lr=1e-3)),
-        # Algorithm 2 with the numbers of its experiments; `v` starts from tau^2, the least that it asks for.
+        # Algorithm 2 with the betas of its experiments, which tune rates and tau for every task; `v` starts
+        # from tau^2, the least that it asks for.
         "fedadam": _row(
             _FEDADAM_PAPER,
             _UNIFORM,

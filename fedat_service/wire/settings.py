@@ -46,6 +46,7 @@ Seconds = Annotated[Float, Field(ge=0, le=1e9)]
 Seed = Annotated[Int, Field(ge=0, lt=2**63)]
 Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
 """A named set of tensors in a bundle: the model's values, or what a solver sends beside them."""
+CodecName = Literal["float32", "float16", "polyline", "qsgd"]
 Reference = Literal["absolute", "base"]
 """What the values of a tensor in a bundle are: themselves, or differences to those of another version."""
 HeadCount = Annotated[Int, Field(ge=1, le=100_000)]
@@ -229,7 +230,7 @@ class CodecSettings(Strict):
     Statistics that do not learn travel as float32: a variance that is rounded at random can become negative.
     """
 
-    name: Literal["float32", "float16", "polyline", "qsgd"] = "polyline"
+    name: CodecName = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
     reference: Reference = "absolute"

@@ -1,5 +1,6 @@
 """A federation as its clients, its operators and its observers see it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from fedat_service.clock import LoopClock
 from fedat_service.errors import WireError
 from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
-from fedat_service.wire.codecs import READABLE, Codec, Float32, make_codec
+from fedat_service.wire.codecs import Codec, Float32, make_codec
 from fedat_service.wire.complaints import complaint, first_of, place_of
 from fedat_service.wire.differences import DIFFERENCES
 from fedat_service.wire.messages import (
@@ -75,6 +76,7 @@ class FedATClient:
         self._exchange = Exchange(connection, retry or Retry(), jitter)
         self._accept_encoding = accept_encoding
         self._held: Key | None = None
+        self._kept: asyncio.Future[GlobalModel] | None = None
         self._base: Params = {}
 
     async def create_federation(self, message: CreateFederation) -> FederationView:
@@ -109,8 +111,7 @@ class FedATClient:
         return _read(FederationView, await self._exchange.send(request))
 
     async def register(self, message: RegisterClient) -> ClientView:
-        """Register a client, which reads all codecs there are; the same name again is the same client."""
-        message = message.model_copy(update={"codecs": READABLE})
+        """Register a client; the same name again is the same client."""
         return _read(ClientView, await self._post(self._path(CLIENTS), message))
 
     async def next_task(self, client: str, wait_s: float) -> Task | None:
@@ -160,11 +161,12 @@ class FedATClient:
     async def _fetch_for(
         self, task: Task, query: dict[str, str], wanted: Wanted, models: ModelCache
     ) -> GlobalModel:
-        model = await self._fetch(query, wanted, models, make_codec(task.codec))
+        differs = _sends_differences(task)
+        model = await self._fetch(query, wanted, models, make_codec(task.codec), keeps=differs)
         if model.version != task.base_version:
             raise WireError(f"asked for version {task.base_version}, got {model.version}", "version")
-        if _sends_differences(task):
-            # Every tensor as it was last fetched; the cache may forget it while this client trains.
+        if differs:
+            # Every tensor as it was last fetched.
             self._base = {**(self._base if task.sync else {}), **model.params}
         return model
 
@@ -173,22 +175,27 @@ class FedATClient:
         return await self._fetch({}, _whole(models), models, codec)
 
     async def _fetch(
-        self, query: dict[str, str], wanted: Wanted, models: ModelCache, codec: Codec
+        self, query: dict[str, str], wanted: Wanted, models: ModelCache, codec: Codec, *, keeps: bool = False
     ) -> GlobalModel:
-        known = models.get(self._held)
+        known = models.get(self._held) or self._kept
         headers = {"Accept": BUNDLE_TYPE, "Accept-Encoding": self._accept_encoding}
         if self._held is not None and known is not None:
             headers |= {"If-None-Match": self._held, "A-IM": DIFFERENCES}
         limit = max_bundle_bytes(models.manifest, codec, Float32(), num_slots=len(wanted))
         request = Request("GET", self._path(MODEL), query, headers, max_bytes=limit)
         answer = await self._exchange.send(request)
-        if answer.status != 304:
-            self._held = answer.headers.get("etag")
-            base = await known if answer.status == 226 and known is not None else None
-            return await models.decode(self._held, answer.body, wanted, base)
-        if known is None:
-            raise WireError("304 for a model that this client does not hold", "etag")
-        return await known
+        if answer.status == 304:
+            if known is None:
+                raise WireError("304 for a model that this client does not hold", "etag")
+            model = await asyncio.shield(known)
+        else:
+            base = await asyncio.shield(known) if answer.status == 226 and known is not None else None
+            self._held, self._kept = answer.headers.get("etag"), None
+            model = await models.decode(self._held, answer.body, wanted, base)
+            known = models.get(self._held)
+        # Where differences travel, they may be to this one, long after the cache has forgotten it.
+        self._kept = known if keeps else None
+        return model
 
     async def put_update(
         self, task: Task, slots: Mapping[Slot, Params], num_examples: int, models: ModelCache

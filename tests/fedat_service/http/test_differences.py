@@ -1,9 +1,10 @@
-"""Polyline updates as differences on the grid, over HTTP: the same models from fewer bytes."""
+"""Polyline as differences on the grid, up and down, over HTTP: the same models from fewer bytes."""
 
 import numpy as np
+import pytest
 
-from fedat_service.params import Model, to_params
-from fedat_service.wire.bundle import Bundle, decode_model, encode_bundle
+from fedat_service.params import Model, to_model, to_params
+from fedat_service.wire.bundle import Bundle, decode_bundle, decode_model, encode_bundle, parse_bundle
 from fedat_service.wire.differences import update_entries
 from fedat_service.wire.settings import CodecSettings
 
@@ -17,12 +18,12 @@ def moved(model, seed):
     return Model(model.floats + np.float32(0.002) * step, model.integers + 1)
 
 
-def update(service, to, base, settings=SENT):
+def update(service, to, base, settings=SENT, version=0):
     manifest = service.manifest
     entries = update_entries(
         to, to_params(base, manifest), manifest, manifest.tensors, settings, np.random.default_rng(0)
     )
-    return encode_bundle(Bundle(service.name, entries, base_version=0, num_examples=10))
+    return encode_bundle(Bundle(service.name, entries, base_version=version, num_examples=10))
 
 
 async def run(service, reference):
@@ -57,3 +58,69 @@ async def test_a_client_may_send_values_all_the_same(service):
     (task,) = await service.started("a", method=METHOD)
     body = service.update(service.some_model(), codec="polyline")
     assert (await service.put(task, body)).status_code == 201
+
+
+def asking(*tags):
+    return {"If-None-Match": ", ".join(tags), "A-IM": "fedat-differences"}
+
+
+async def versions(service, count, method=METHOD, **params):
+    """A federation that makes some versions; the answers with the model of each, the initial one first."""
+    (task,) = await service.started("a", method=method)
+    answers = [await service.get("/model", params=params)]
+    for version in range(count):
+        base = decode_model(await service.model(), service.manifest)
+        body = update(service, moved(base, version), base, version=version)
+        (await service.put(task, body)).raise_for_status()
+        answers.append(await service.get("/model", params=params))
+        task = (await service.task("a")).json()["task"]
+    return answers
+
+
+def values(service, answer, base=None):
+    return decode_bundle(parse_bundle(answer.content, service.manifest), base)["weights"]
+
+
+@pytest.mark.parametrize("held", [0, 1, 2])
+async def test_a_version_goes_down_as_differences_to_any_that_the_client_holds(service, held):
+    answers = await versions(service, 3)
+    step = await service.get("/model", headers=asking(answers[held].headers["etag"]))
+    bundle = parse_bundle(step.content, service.manifest)
+    assert (step.status_code, step.headers["im"]) == (226, "fedat-differences")
+    assert (bundle.version, bundle.base_version) == (3, held)
+    reached = values(service, step, values(service, answers[held]))
+    expected = values(service, answers[3])
+    assert to_model(reached, service.manifest).digest() == to_model(expected, service.manifest).digest()
+    assert step.headers["etag"] == answers[3].headers["etag"]
+    assert len(step.content) < len(answers[3].content)
+
+
+async def test_versions_older_than_those_in_use_are_remembered_as_bases_within_bounds(service, monkeypatch):
+    monkeypatch.setattr("fedat_service.coordinator.steps._BASE_BYTES", 500)
+    answers = await versions(service, 4)
+    tags = [answer.headers["etag"] for answer in answers]
+    statuses = [(await service.get("/model", headers=asking(tag))).status_code for tag in tags]
+    assert statuses == [200, 200, 226, 226, 304]
+
+
+@pytest.mark.parametrize("tags", [(), ("",), ('"global-0-0123"',), ("*",)])
+async def test_who_holds_nothing_that_is_known_is_sent_the_whole(service, tags):
+    await versions(service, 1)
+    answer = await service.get("/model", headers=asking(*tags))
+    assert answer.status_code == (304 if tags == ("*",) else 200)
+
+
+async def test_what_holds_other_layers_is_no_base(service):
+    answers = await versions(service, 1, layers="fc")
+    tag = answers[0].headers["etag"]
+    assert (await service.get("/model", headers=asking(tag))).status_code == 200
+    answer = await service.get("/model", params={"layers": "fc"}, headers=asking(tag))
+    assert answer.status_code == 226
+
+
+async def test_absolute_versions_travel_whole(service):
+    codec = {"name": "polyline", "reference": "absolute"}
+    (task,) = await service.started("a", method={**METHOD, "codec": codec})
+    tag = (await service.get("/model")).headers["etag"]
+    (await service.put(task, service.update(codec="polyline"))).raise_for_status()
+    assert (await service.get("/model", headers=asking(tag))).status_code == 200

@@ -86,16 +86,18 @@ async def newest(service):
 
 
 @pytest.mark.parametrize(
-    ("case_id", "server", "result"),
+    ("case_id", "server", "directions", "result"),
     [
-        ("fedpaq_server", {"name": "average"}, "x"),
-        ("fedcom_server", {"name": "server_lr", "gamma": 2.0}, "w"),
+        ("fedpaq_server", {"name": "average"}, "up", "x"),
+        # Its mean is on the levels of its own norm: whatever number is drawn, it stays there.
+        ("fedpaq_bidirectional", {"name": "average"}, "both", "x"),
+        ("fedcom_server", {"name": "server_lr", "gamma": 2.0}, "up", "w"),
     ],
 )
-async def test_a_federation_takes_the_golden_step(service, golden, case_id, server, result):
+async def test_a_federation_takes_the_golden_step(service, golden, case_id, server, directions, result):
     inputs, outputs = golden(case_id)["inputs"], golden(case_id)["outputs"]
     x = inputs.get("x") or inputs["w"]
-    tasks = await start(service, x, "a", "b", server=server)
+    tasks = await start(service, x, "a", "b", server=server, directions=directions)
     for task, delta, u in zip(tasks, inputs["deltas"], inputs["u"], strict=True):
         body = update(x, np.array(x) + delta, u)
         assert (await service.put(task, body)).status_code == 201
@@ -271,5 +273,11 @@ async def test_the_largest_steps_that_travel_leave_a_model_that_does(service):
 
 async def test_a_client_that_does_not_read_it_cannot_take_part(service):
     await start(service, [1.0, 1.0], "a")
-    answer = await service.register("b")
+    client = {"name": "b", "num_examples": 10, "codecs": ["float32", "polyline"]}
+    answer = await service.http.post("/v1/federations/f/clients", json=client)
     assert (answer.status_code, answer.json()["field"]) == (422, "codecs")
+
+
+async def test_a_client_that_names_no_codec_reads_all(service):
+    await start(service, [1.0, 1.0], "a")
+    assert (await service.register("b")).status_code == 201

@@ -150,6 +150,13 @@ def test_every_tensor_goes_the_shorter_way():
     assert [entry.reference for entry in found] == ["absolute", "base", "absolute", "base"]
 
 
+def test_tensors_whose_neighbours_move_alike_travel_flat_and_the_others_plain():
+    update = near(BASE)
+    update.floats[SPANS["conv.weight"]] = BASE.floats[SPANS["conv.weight"]] + np.float32(0.01)
+    layouts = [entry.codec.layout for entry in entries(update, **GRID) if entry.reference == "base"]
+    assert layouts == ["flat", "plain", "plain"]
+
+
 def test_integers_too_far_apart_for_a_difference_go_as_they_are():
     base = Model(np.full_like(BASE.floats, 50_000), BASE.integers)
     update = Model(np.full_like(BASE.floats, -50_000), BASE.integers)
