@@ -28,6 +28,14 @@ def _require_tiers(method: Method, tiering: Tiering) -> None:
         )
 
 
+def _require_learning(method: Method, manifest: Manifest) -> None:
+    """Refuse a solver that sends something of every tensor that learns for a model that has none."""
+    if half_for(method.solver).num_slots and not any(tensor.trainable for tensor in manifest.tensors):
+        raise Unprocessable(
+            f"solver {method.solver.name} needs tensors that learn, the model has none", "manifest"
+        )
+
+
 @dataclass(frozen=True)
 class Spec:
     """A created federation: method, model description, tiers, rounds, stop rule, seed."""
@@ -127,6 +135,7 @@ class Spec:
             manifest = message.manifest.to_manifest()
         except ManifestError as error:
             raise Unprocessable(str(error), "manifest") from error
+        _require_learning(method, manifest)
         spec = Spec(
             name=message.name,
             method=method,
