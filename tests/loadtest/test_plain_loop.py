@@ -91,7 +91,7 @@ def plain_loop(population, assignments):
         for one in assignments[number * COHORT : (number + 1) * COHORT]:
             x, y = (torch.as_tensor(part) for part in population.train_data(one.client))
             module.load_state_dict(weights)
-            train(module, x, y, one.seed)
+            train(module, x, y, one.work.seed)
             num_examples += len(y)
             for name, value in module.state_dict().items():
                 total[name] += value * len(y)
