@@ -10,7 +10,7 @@ from fedat_service.coordinator.offload import Offload
 from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.spec import Spec
 from fedat_service.wire.bundle import Bundle, Entry, decode_bundle, encode_bundle
-from fedat_service.wire.differences import relative
+from fedat_service.wire.differences import relative, versions_differ
 
 _CAPACITY = 16
 """Encoded steps kept at most: a cohort fetches at once, and few others hold the same."""
@@ -49,7 +49,7 @@ class Steps:
         Returns:
             `whole`, if the client holds nothing that leads there, or all of it travels as it is anyhow.
         """
-        if self._settings.reference == "absolute" and self._settings.directions == "up":
+        if not versions_differ(self._settings):
             return whole
         self._remember(whole)
         bases = [tag for tag in held if tag in self._sent and self._leads(self._sent[tag], whole, rounded)]

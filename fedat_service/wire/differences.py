@@ -56,6 +56,16 @@ def relative(entries: Iterable[Entry], base: Params, settings: CodecSettings) ->
     return tuple(_shorter(entry, base, settings) for entry in entries)
 
 
+def updates_differ(settings: CodecSettings) -> bool:
+    """Whether updates may hold differences, so that a client must remember what it fetched."""
+    return settings.name == "qsgd" or bool(_exact(settings))
+
+
+def versions_differ(settings: CodecSettings) -> bool:
+    """Whether versions may travel as differences to others."""
+    return settings.directions == "both" or bool(_exact(settings))
+
+
 def differential(entry: Entry) -> Polyline | Qsgd:
     """The codec of an entry that holds differences.
 

@@ -220,8 +220,9 @@ class CodecSettings(Strict):
     """How tensors become bytes.
 
     `precision`, `layout` and `reference` belong to polyline, `levels` and `directions` to qsgd. With
-    `reference` base, a tensor of an update goes up as the difference of its integers to those of the version
-    that the client started from, wherever that is shorter; the values that arrive are the same, bit for bit.
+    `reference` base, a tensor travels as the difference of its integers to those of a version that both sides
+    hold, wherever there is one and that is shorter; the values that arrive are the same, bit for bit. With
+    absolute it never does, as in FedAT's paper.
 
     `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
     started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
@@ -233,7 +234,7 @@ class CodecSettings(Strict):
     name: CodecName = "polyline"
     precision: Annotated[Int, Field(ge=3, le=6)] = 4
     layout: Literal["pairs", "flat", "plain"] = "pairs"
-    reference: Reference = "absolute"
+    reference: Reference = "base"
     levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
     directions: Literal["up", "both"] = "up"
 

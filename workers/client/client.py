@@ -14,7 +14,7 @@ from fedat_service.params import Params
 from fedat_service.wire.bundle import Bundle, max_bundle_bytes
 from fedat_service.wire.codecs import Codec, Float32, make_codec
 from fedat_service.wire.complaints import complaint, first_of, place_of
-from fedat_service.wire.differences import DIFFERENCES
+from fedat_service.wire.differences import DIFFERENCES, updates_differ
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
     CLIENT_TASK,
@@ -161,7 +161,7 @@ class FedATClient:
     async def _fetch_for(
         self, task: Task, query: dict[str, str], wanted: Wanted, models: ModelCache
     ) -> GlobalModel:
-        differs = _sends_differences(task)
+        differs = updates_differ(task.codec)
         model = await self._fetch(query, wanted, models, make_codec(task.codec), keeps=differs)
         if model.version != task.base_version:
             raise WireError(f"asked for version {task.base_version}, got {model.version}", "version")
@@ -249,10 +249,6 @@ class FedATClient:
 
 def _whole(models: ModelCache) -> Wanted:
     return {"weights": tuple(tensor.name for tensor in models.manifest.tensors)}
-
-
-def _sends_differences(task: Task) -> bool:
-    return task.codec.name == "qsgd" or task.codec.reference == "base"
 
 
 def _read(message: type[Message], answer: Response) -> Message:

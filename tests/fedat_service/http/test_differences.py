@@ -47,7 +47,8 @@ async def test_the_same_model_comes_of_fewer_bytes(service):
 
 
 async def test_differences_are_taken_where_the_federation_does_so(service):
-    (task,) = await service.started("a", method={**METHOD, "codec": {"name": "polyline"}})
+    codec = {"name": "polyline", "reference": "absolute"}
+    (task,) = await service.started("a", method={**METHOD, "codec": codec})
     base = decode_model(await service.model(), service.manifest)
     answer = await service.put(task, update(service, moved(base, 1), base))
     assert answer.status_code == 422

@@ -137,7 +137,7 @@ def test_differences_on_the_grid_lose_nothing(precision):
     assert [entry.reference for entry in found] == ["base", "base", "absolute", "base"]
     base = to_params(BASE, MANIFEST)
     based = decode_bundle(parse_bundle(body(found), MANIFEST), base)["weights"]
-    plain = entries(update, name="polyline", precision=precision)
+    plain = entries(update, name="polyline", precision=precision, reference="absolute")
     absolute = decode_bundle(parse_bundle(body(plain), MANIFEST))["weights"]
     assert to_model(based, MANIFEST).digest() == to_model(absolute, MANIFEST).digest()
     assert len(body(found)) < 0.8 * len(body(plain))

@@ -96,7 +96,7 @@ def test_a_server_optimizer_that_makes_no_sense_is_refused(given, reason):
         (CodecSettings, {"name": "polyline", "levels": 4}, ("levels",)),
         (CodecSettings, {"name": "qsgd", "levels": True}, ("levels",)),
         (CodecSettings, {"name": "qsgd", "directions": "down"}, ("directions",)),
-        (CodecSettings, {"name": "qsgd", "reference": "base"}, ("reference",)),
+        (CodecSettings, {"name": "qsgd", "reference": "absolute"}, ("reference",)),
         (Tiering, {"num_tiers": 2, "quantiles": [0.5]}, ("quantiles",)),
         (Tiering, {"hysteresis": 0.5}, ("hysteresis",)),
         (Schedule, {"name": "fedals", "head": "last"}, ("head",)),
@@ -115,7 +115,7 @@ def test_what_is_wrong_stands_once_where_it_is(kind, given, place):
     ("kind", "given"),
     [
         (CodecSettings, {"name": "float32", "precision": 4}),
-        (CodecSettings, {"name": "polyline", "reference": "base"}),
+        (CodecSettings, {"name": "polyline", "reference": "absolute"}),
         (CodecSettings, {"name": "qsgd", "directions": "both"}),
         (Tiering, {"retier_every": 2, "hysteresis": 0.5}),
         (Tiering, {"rule": "quantiles", "num_tiers": 2, "quantiles": [0.5]}),
