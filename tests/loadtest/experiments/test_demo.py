@@ -84,7 +84,7 @@ def test_more_processes_than_clients_are_refused_by_number():
         ({"model": "gpt"}, "gpt"),
         ({"data": "nothing"}, "nothing"),
         ({"num_clients": 1, "num_unstable": 0, "processes": 2}, "num_processes must lie in 1..1, got 2"),
-        ({"method": {"fedat": {"schedule": {"name": "fedals"}}}}, "fedals"),
+        ({"method": {"fedat": {"schedule": {"name": "fedals", "head": ["nose"]}}}}, "'nose'"),
     ],
 )
 def test_what_makes_no_sense_shows_before_anything_starts(tmp_path, changes, complaint):
