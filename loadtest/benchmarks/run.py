@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedat_service.errors import ConfigError
 
-SUITES = ("codec", "memory", "scale", "stacking", "training", "upload")
+SUITES = ("codec", "memory", "scale", "solvers", "stacking", "training", "upload")
 """Modules of this package; each has `measure()`. A module's results start with its name."""
 
 

@@ -125,7 +125,7 @@ def federation_of(name: str, settings: ExperimentSettings, manifest: ManifestMes
                 deadline_s=settings.deadline_s,
                 start_clients=settings.num_clients,
             ),
-            stop=Stop(max_time_s=settings.horizon_s),
+            stop=Stop(max_time_s=settings.horizon_of(name)),
             seed=settings.seed,
         )
     except ValidationError as error:

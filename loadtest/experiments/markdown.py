@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fedat_service.wire.settings import Method
 from loadtest.experiments.claims import Verdict, judge
+from loadtest.experiments.communication import communication_table
 from loadtest.experiments.experiment import Expectation
 from loadtest.experiments.notes import to_notes
 from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.quantities import QUANTITIES, Spread
+from loadtest.experiments.tables import header, row
 
 _HEADER_LINES = 2
 
@@ -62,12 +64,12 @@ def compare_in_markdown(outcomes: Sequence[Outcome], figures: Figures) -> str:
 def results_table(outcome: Outcome) -> str:
     """All quantities of an experiment's methods: a table in Markdown."""
     target = f"{outcome.experiment.target_accuracy:g}"
-    lines = _header("", outcome.summaries)
+    lines = header("", outcome.summaries)
     for name, quantity in QUANTITIES.items():
         cells = [
             outcome.spread(method, name).text(quantity.form, quantity.missing) for method in outcome.runs
         ]
-        lines.append(_row(quantity.label.format(target=target), cells))
+        lines.append(row(quantity.label.format(target=target), cells))
     return "\n".join(lines)
 
 
@@ -79,6 +81,7 @@ def _sections(outcome: Outcome, figures: Iterable[str], level: str) -> list[str]
         "\n".join(_speedup_lines(outcome)),
         results_table(outcome),
         _tier_table(outcome),
+        communication_table(outcome),
         *([f"{level} Claim", _claim(outcome, verdicts)] if outcome.experiment.claim or verdicts else []),
         *([f"{level} Beside the paper", _paper_table(outcome)] if outcome.experiment.paper else []),
         f"{level} Figures",
@@ -101,7 +104,16 @@ def _conditions(outcome: Outcome) -> str:
         f"{one.cohort_size} clients. Clients train the model `{one.model}`: "
         f"{'; '.join(_training(outcome))}. "
         f"Each method ran {one.horizon_s:g} simulated seconds {pace}, with {_seeds(outcome)}."
+        f"{''.join(_shorter(outcome))}"
     )
+
+
+def _shorter(outcome: Outcome) -> Iterable[str]:
+    """What ran less than the others: more local work in a round is as many steps in less time."""
+    for name in outcome.runs:
+        horizon_s = outcome.experiment.horizon_of(name)
+        if horizon_s < outcome.experiment.horizon_s:
+            yield f" {name} ran {horizon_s:g} of them."
 
 
 def _seeds(outcome: Outcome) -> str:
@@ -178,16 +190,16 @@ def _tier_table(outcome: Outcome) -> str:
     if not tiered:
         return ""
     num_tiers = max(len(ones[0].tier_update_counts) for ones in tiered.values())
-    lines = _header(
+    lines = header(
         "rounds closed (and their share), fastest first", (f"tier {m + 1}" for m in range(num_tiers))
     )
     for name, ones in tiered.items():
         counts = _means(one.tier_update_counts for one in ones)
         total = sum(counts) or 1.0
-        lines.append(_row(name, [f"{count:.0f} ({count / total:.0%})" for count in counts]))
+        lines.append(row(name, [f"{count:.0f} ({count / total:.0%})" for count in counts]))
         if outcome.experiment.method_of(name).participation.name == "fedat":
             weights = _means(one.tier_weights for one in ones)
-            lines.append(_row(f"{name}: share in the last model", [f"{one:.3f}" for one in weights]))
+            lines.append(row(f"{name}: share in the last model", [f"{one:.3f}" for one in weights]))
     over = "" if len(outcome.seeds) == 1 else "\n\nTiers are means over the seeds."
     return "\n".join(lines) + over
 
@@ -239,15 +251,15 @@ def _paper_table(outcome: Outcome) -> str:
     if paper is None:
         return ""
     target = f"{outcome.experiment.target_accuracy:g}"
-    lines = _header("ours / the paper's", outcome.runs)
+    lines = header("ours / the paper's", outcome.runs)
     for quantity, printed in paper.values.items():
         rule = QUANTITIES[quantity]
         ours = {name: outcome.spread(name, quantity).text(rule.form, rule.missing) for name in outcome.runs}
-        lines.append(_row(rule.label.format(target=target), _beside(ours, printed)))
+        lines.append(row(rule.label.format(target=target), _beside(ours, printed)))
     for quantity, printed in paper.ratios.items():
         label = QUANTITIES[quantity].label.format(target=target)
         ours = {name: outcome.ratio(name, quantity).text(".2f", "unknown") for name in outcome.runs}
-        lines.append(_row(f"{label}, times that of {outcome.experiment.reference}", _beside(ours, printed)))
+        lines.append(row(f"{label}, times that of {outcome.experiment.reference}", _beside(ours, printed)))
     return _join(paper.table + ".", "\n".join(lines) if len(lines) > _HEADER_LINES else "", paper.note)
 
 
@@ -255,15 +267,6 @@ def _beside(ours: Mapping[str, str], printed: Mapping[str, float]) -> list[str]:
     return [
         f"{value} / {printed[name]:g}" if name in printed else f"{value} / -" for name, value in ours.items()
     ]
-
-
-def _header(corner: str, columns: Iterable[str]) -> list[str]:
-    names = list(columns)
-    return [_row(corner, names), "|---|" + "---|" * len(names)]
-
-
-def _row(label: str, cells: Iterable[str]) -> str:
-    return f"| {label} | {' | '.join(cells)} |" if label else f"| | {' | '.join(cells)} |"
 
 
 def _join(*blocks: str) -> str:

@@ -37,7 +37,7 @@ class Progress:
     def __init__(
         self, settings: ExperimentSettings, console: Console, look_every_s: float = _LOOK_EVERY_S
     ) -> None:
-        self._horizon_s = settings.horizon_s
+        self._horizon_of = settings.horizon_of
         self._look_every_s = look_every_s
         self._console = console
         self._bars = Bars(
@@ -49,7 +49,7 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._lines = {
-            name: self._bars.add_task(name, total=settings.horizon_s, words="waits")
+            name: self._bars.add_task(name, total=settings.horizon_of(name), words="waits")
             for name in settings.methods
         }
 
@@ -64,7 +64,9 @@ class Progress:
 
     def keep(self, name: str) -> None:
         """Say that a method's run is there already."""
-        self._bars.update(self._lines[name], completed=self._horizon_s, words="kept from an earlier run")
+        self._bars.update(
+            self._lines[name], completed=self._horizon_of(name), words="kept from an earlier run"
+        )
         if not self._console.is_terminal:
             self._say(f"{name}: kept from an earlier run")
 
@@ -73,14 +75,16 @@ class Progress:
         line, begins = self._lines[name], "goes on where it was interrupted" if is_begun else "starts"
         self._bars.update(line, words=begins)
         if not self._console.is_terminal:
-            self._say(f"{name}: {begins}; {self._horizon_s:,.0f} simulated seconds")
+            self._say(f"{name}: {begins}; {self._horizon_of(name):,.0f} simulated seconds")
 
         async def watch(client: FedATClient, finished: asyncio.Event) -> None:
-            await self._watch(line, client, finished)
+            await self._watch(line, self._horizon_of(name), client, finished)
 
         return watch
 
-    async def _watch(self, line: TaskID, client: FedATClient, finished: asyncio.Event) -> None:
+    async def _watch(
+        self, line: TaskID, horizon_s: float, client: FedATClient, finished: asyncio.Event
+    ) -> None:
         evaluated: AccuracyPoint | None = None
         look = 0
         words = ""
@@ -93,7 +97,7 @@ class Progress:
                 if over or look % _LOOKS_PER_EVALUATION == 0:
                     evaluated = await newest_evaluation(client)
                 words = describe(view, evaluated)
-                self._bars.update(line, completed=min(view.now_s, self._horizon_s), words=words)
+                self._bars.update(line, completed=min(view.now_s, horizon_s), words=words)
             except NotNow as error:
                 self._bars.update(line, words=str(error))
             look += 1

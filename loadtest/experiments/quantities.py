@@ -11,6 +11,7 @@ from pydantic import AfterValidator
 from loadtest.experiments.results import Summary
 
 _MEGABYTE = 1e6
+_MILLION = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,9 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         ),
         "versions": Quantity("global versions", lambda one: one.versions, ".0f"),
         "updates": Quantity("client updates", lambda one: one.updates, ".0f"),
+        "parameters_up_m": Quantity(
+            "parameters up (millions)", lambda one: one.bytes_up.parameters / _MILLION, ".2f"
+        ),
         "payload_up_mb": Quantity("payload up (MB)", lambda one: one.bytes_up.payload / _MEGABYTE, ".2f"),
         "wire_up_mb": Quantity("on the wire up (MB)", lambda one: one.bytes_up.wire / _MEGABYTE, ".2f"),
         "wire_down_mb": Quantity("on the wire down (MB)", lambda one: one.bytes_down.wire / _MEGABYTE, ".2f"),

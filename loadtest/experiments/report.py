@@ -66,6 +66,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
             "times_less_simulated_time": {
                 outcome.experiment.reference: {name: one.values[0] for name, one in outcome.speedups.items()}
             },
+            "by_layer": {name: one.metrics.by_layer for name, (one,) in outcome.runs.items()},
             "verdicts": _verdicts(outcome),
         }
     )

@@ -31,9 +31,13 @@ def federation_name(method: str) -> str:
 
 
 class MethodTable(Strict):
-    """A method of the experiment's own: a preset, and what is different about it on each axis."""
+    """A method of the experiment's own: a preset, and what is different about it on each axis.
+
+    It may run for a share of the time only: with twice the steps in a round, half of it has as many steps.
+    """
 
     preset: str | None = None
+    horizon_share: Annotated[Float, Field(gt=0, le=1)] = 1.0
     participation: dict[str, Any] = Field(default_factory=dict)
     schedule: dict[str, Any] = Field(default_factory=dict)
     solver: dict[str, Any] = Field(default_factory=dict)
@@ -190,6 +194,10 @@ class ExperimentSettings(Strict):
         except ValidationError as error:
             raise config_error(error, "method", name) from error
 
+    def horizon_of(self, name: str) -> float:
+        """Simulated seconds that a method runs."""
+        return self.horizon_s * self.method.get(name, MethodTable()).horizon_share
+
     def log_of(self, name: str) -> Path:
         """Where a method's event log is kept."""
         return self.out / ("events.jsonl" if name == self.reference else f"events-{name}.jsonl")
@@ -203,6 +211,7 @@ class ExperimentSettings(Strict):
         fields = set(ExperimentSettings.model_fields) - _APART
         return {
             **self.model_dump(mode="json", include=fields),
+            "horizon_s": self.horizon_of(name),
             "method": self.method_of(name).model_dump(mode="json"),
         }
 

@@ -1,6 +1,7 @@
 import pytest
 
 from fedat_service.errors import ConfigError
+from fedat_service.wire.presets import PRESETS
 from loadtest.experiments import Experiment, load_experiment, suite_names
 
 TEXT = """
@@ -116,3 +117,7 @@ def test_the_miniature_of_fashion_mnist_has_the_papers_methods_delays_and_drop_o
     assert {"fedavg", "tifl", "fedasync", "fedat", "fedbuff"} == set(experiment.methods)
     assert (experiment.latency, experiment.compute_s, experiment.num_unstable) == ("fedat", 20.0, 10)
     assert (experiment.num_clients, experiment.num_tiers, experiment.cohort_size) == (100, 5, 10)
+
+
+def test_one_experiment_runs_every_preset():
+    assert set(load_experiment("all-presets").methods) == set(PRESETS)

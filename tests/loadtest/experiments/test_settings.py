@@ -120,3 +120,18 @@ def test_epochs_of_an_experiment_take_the_place_of_a_presets_steps():
     )
     table = {"fedals": {"solver": {"steps": 7}}}
     assert settings.changed(method=table).method_of("fedals").solver.steps == 7
+
+
+def test_a_method_may_run_a_share_of_the_time():
+    table = {"long": {"preset": "fedavg", "horizon_share": 0.5}}
+    settings = ExperimentSettings(
+        methods=("fedavg", "long"), reference="fedavg", method=table, horizon_s=80.0
+    )
+    assert (settings.horizon_of("fedavg"), settings.horizon_of("long")) == (80.0, 40.0)
+    assert settings.conditions_of("long")["horizon_s"] == 40.0
+
+
+@pytest.mark.parametrize("share", [0.0, 1.5, -1.0])
+def test_no_method_runs_longer_than_the_others_or_not_at_all(share):
+    with pytest.raises(ConfigError, match=r"method\.long\.horizon_share"):
+        ExperimentSettings(method={"long": {"preset": "fedavg", "horizon_share": share}})
