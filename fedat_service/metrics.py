@@ -7,7 +7,7 @@ from typing import Literal
 
 from fedat_service.federation.effects import MakeVersion
 from fedat_service.federation.events import VersionEvaluated
-from fedat_service.wire.bundle import Entry
+from fedat_service.wire.entries import Entry
 from fedat_service.wire.views import AccuracyPoint, ByteCount, VersionPoint, Volume
 
 Direction = Literal["up", "down"]

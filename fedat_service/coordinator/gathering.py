@@ -10,9 +10,10 @@ from fedat_service.aggregation.mean import RunningMean, add_values, update_weigh
 from fedat_service.errors import RuleError
 from fedat_service.federation.spec import Spec
 from fedat_service.params import Manifest, Model
-from fedat_service.wire.bundle import Bundle, Entry, values_of
+from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.codecs import Int64, make_codec
 from fedat_service.wire.differences import differential
+from fedat_service.wire.entries import Entry, values_of
 from fedat_service.wire.settings import Slot
 
 _slot = attrgetter("slot")

@@ -14,16 +14,10 @@ from fedat_service.federation.state import Lease, State
 from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
 from fedat_service.store.base import Body
-from fedat_service.wire.bundle import (
-    Bundle,
-    check_bundle,
-    decode_model,
-    head_of,
-    model_entries,
-    parse_bundle,
-)
+from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, parse_bundle
 from fedat_service.wire.codecs import Codec, Float32, Int64, make_codec, make_update_codec
 from fedat_service.wire.differences import ways_of
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import Reference, Slot

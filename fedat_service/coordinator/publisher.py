@@ -15,8 +15,9 @@ from fedat_service.errors import WireError
 from fedat_service.federation.spec import Spec
 from fedat_service.methods.solvers import learning
 from fedat_service.params import Model
-from fedat_service.wire.bundle import Bundle, Entry, encode_bundle, head_of, model_entries
+from fedat_service.wire.bundle import Bundle, encode_bundle, head_of
 from fedat_service.wire.codecs import Float32, make_codec
+from fedat_service.wire.entries import Entry, model_entries
 from fedat_service.wire.settings import Slot
 
 

@@ -9,8 +9,9 @@ from functools import partial
 from fedat_service.coordinator.offload import Offload
 from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.spec import Spec
-from fedat_service.wire.bundle import Bundle, Entry, decode_bundle, encode_bundle
+from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle
 from fedat_service.wire.differences import relative, versions_differ
+from fedat_service.wire.entries import Entry
 
 _CAPACITY = 16
 """Encoded steps kept at most: a cohort fetches at once, and few others hold the same."""

@@ -4,13 +4,11 @@
 slot, slot by slot, in manifest order, for any set of tensors.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, get_args
 
-import numpy as np
 from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
@@ -18,28 +16,17 @@ from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_model
 from fedat_service.wire import header as headers
 from fedat_service.wire.codecs import Codec, Float32, Int64, Polyline, parse_codec
+from fedat_service.wire.entries import Entry, blame, values_of
 from fedat_service.wire.header import EntryHeader, Header
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
-from fedat_service.wire.settings import Reference, Slot
+from fedat_service.wire.settings import Slot
 
 MAGIC = b"FEDAT1\n"
 
 _HEAD_BYTES = len(MAGIC) + 4
 _INT64 = Int64()
 _SLOTS: tuple[Slot, ...] = get_args(Slot)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One tensor of a bundle: what it is, how it is encoded, and its bytes."""
-
-    slot: Slot
-    tensor: TensorSpec
-    codec: Codec | Int64 | Qsgd
-    reference: Reference
-    payload: Payload
-    crc32: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,42 +41,6 @@ class Bundle:
     version: int | None = None
     base_version: int | None = None
     num_examples: int | None = None
-
-
-def model_entries(
-    model: Model, manifest: Manifest, tensors: Iterable[TensorSpec], codec: Codec, slot: Slot = "weights"
-) -> tuple[Entry, ...]:
-    """Encode some tensors of a model, integer tensors raw.
-
-    Args:
-        model: The values.
-        manifest: What the values are of.
-        tensors: Which of them travel, in manifest order.
-        codec: How float tensors are encoded.
-        slot: What the values are.
-
-    Raises:
-        WireError: If a value cannot be carried; `field` names the tensor.
-    """
-    return tuple(absolute_entry(model, manifest, tensor, codec, slot) for tensor in tensors)
-
-
-def absolute_entry(
-    model: Model, manifest: Manifest, tensor: TensorSpec, codec: Codec, slot: Slot = "weights"
-) -> Entry:
-    """Encode the values of one tensor, an integer tensor raw.
-
-    Raises:
-        WireError: If a value cannot be carried; `field` names the tensor.
-    """
-    span = manifest.spans[tensor.name]
-    with blame(tensor):
-        if tensor.dtype == "int64":
-            payload = _INT64.encode(model.integers[span])
-        else:
-            payload = codec.encode(model.floats[span])
-    chosen = _INT64 if tensor.dtype == "int64" else codec
-    return Entry(slot, tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
@@ -163,23 +114,6 @@ def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[Slot, dict
             values = values_of(entry, None if start is None else start.reshape(-1))
         slots.setdefault(entry.slot, {})[tensor.name] = values.reshape(tensor.shape)
     return slots
-
-
-def values_of(entry: Entry, base: NDArray[np.float32] | None) -> NDArray[Any]:
-    """Decode one tensor, flat.
-
-    Args:
-        entry: What was received.
-        base: What its differences are added to, if it holds such.
-
-    Raises:
-        WireError: If the payload does not decode, or a difference has no base.
-    """
-    if entry.reference == "absolute":
-        return entry.codec.decode(entry.payload, entry.tensor.size)
-    if base is None or not isinstance(entry.codec, Polyline | Qsgd):
-        raise WireError("differences came without what they are taken to")
-    return entry.codec.decode_from(entry.payload, base)
 
 
 def decode_model(bundle: Bundle, manifest: Manifest) -> Model:
@@ -307,12 +241,3 @@ def _payloads(entries: Sequence[EntryHeader], rest: memoryview) -> list[memoryvi
                 f"entries[{i}].crc32",
             )
     return payloads
-
-
-@contextmanager
-def blame(tensor: TensorSpec) -> Iterator[None]:
-    """Name the tensor in what its codec refuses."""
-    try:
-        yield
-    except WireError as error:
-        raise WireError(f"tensor {tensor.name!r}: {error}", tensor.name) from error

@@ -7,8 +7,8 @@ from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
-from fedat_service.wire.bundle import Entry, absolute_entry, blame, values_of
 from fedat_service.wire.codecs import Codec, Polyline, make_codec
+from fedat_service.wire.entries import Entry, absolute_entry, blame, values_of
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings, Reference
 

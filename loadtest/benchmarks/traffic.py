@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from fedat_service.errors import ServiceRefused
 from fedat_service.params import Manifest, Model, TensorSpec
-from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries
+from fedat_service.wire.bundle import Bundle, encode_bundle
 from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.messages import (
     BUNDLE_TYPE,
     CLIENT_TASK,

@@ -12,8 +12,9 @@ import pytest
 from fedat_service.coordinator.coordinator import Coordinator
 from fedat_service.http.app import create_app
 from fedat_service.params import Manifest, Model
-from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.bundle import Bundle, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.messages import BUNDLE_TYPE, ManifestMessage, TensorMessage
 from fedat_service.wire.settings import CodecSettings
 

@@ -12,8 +12,9 @@ import pytest
 from fedat_service.clock import LoopClock
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
 from fedat_service.virtual import run_virtual
-from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.bundle import Bundle, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.messages import BUNDLE_TYPE, PROBLEM_TYPE, ManifestMessage, Task
 from fedat_service.wire.settings import CodecSettings, Method, Rounds, Solver, Stop, Tiering
 from workers.client import FedATClient, ModelCache, Retry, open_http

@@ -12,16 +12,10 @@ import numpy as np
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Params, to_model
-from fedat_service.wire.bundle import (
-    Bundle,
-    Entry,
-    decode_bundle,
-    encode_bundle,
-    model_entries,
-    parse_bundle,
-)
+from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import Codec, Float32
 from fedat_service.wire.differences import update_entries
+from fedat_service.wire.entries import Entry, model_entries
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.settings import CodecSettings, Slot
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from fedat_service.params import Manifest, Model, TensorSpec, to_params
-from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import Float32
 from fedat_service.wire.differences import update_entries
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.messages import BUNDLE_TYPE, ManifestMessage
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings

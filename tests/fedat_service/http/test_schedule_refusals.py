@@ -3,8 +3,9 @@
 import pytest
 
 from fedat_service.params import Manifest
-from fedat_service.wire.bundle import Bundle, encode_bundle, model_entries
+from fedat_service.wire.bundle import Bundle, encode_bundle
 from fedat_service.wire.codecs import Float32
+from fedat_service.wire.entries import model_entries
 
 METHOD = {
     "participation": {"name": "fedavg"},

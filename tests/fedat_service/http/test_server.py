@@ -16,8 +16,9 @@ import pytest
 from fedat_service.errors import ConfigError
 from fedat_service.http.server import listen, port_of
 from fedat_service.params import Model
-from fedat_service.wire.bundle import Bundle, decode_model, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.bundle import Bundle, decode_model, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import Float32
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.messages import BUNDLE_TYPE, CreateFederation, ManifestMessage, TensorMessage
 
 pytestmark = pytest.mark.e2e

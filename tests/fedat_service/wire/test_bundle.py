@@ -16,10 +16,10 @@ from fedat_service.wire.bundle import (
     describe,
     encode_bundle,
     max_bundle_bytes,
-    model_entries,
     parse_bundle,
 )
 from fedat_service.wire.codecs import Float16, Float32, Int64, Polyline
+from fedat_service.wire.entries import model_entries
 
 MANIFEST = Manifest(
     (

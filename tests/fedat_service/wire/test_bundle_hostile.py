@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, TensorSpec, initial_model
-from fedat_service.wire.bundle import MAGIC, Bundle, check_bundle, encode_bundle, model_entries, parse_bundle
+from fedat_service.wire.bundle import MAGIC, Bundle, check_bundle, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import Float16, Float32, Polyline
+from fedat_service.wire.entries import model_entries
 
 MANIFEST = Manifest(
     (

@@ -3,16 +3,10 @@ import pytest
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, TensorSpec, to_model, to_params
-from fedat_service.wire.bundle import (
-    Bundle,
-    check_bundle,
-    decode_bundle,
-    encode_bundle,
-    model_entries,
-    parse_bundle,
-)
+from fedat_service.wire.bundle import Bundle, check_bundle, decode_bundle, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import Float32, Int64, make_codec
 from fedat_service.wire.differences import stepped, update_entries
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 

@@ -6,9 +6,10 @@ import pytest
 
 from fedat_service.errors import WireError
 from fedat_service.params import Model, to_params
-from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle, model_entries
+from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle
 from fedat_service.wire.codecs import Float32, Polyline
 from fedat_service.wire.differences import relative
+from fedat_service.wire.entries import model_entries
 from fedat_service.wire.settings import CodecSettings
 from workers.client import ModelCache
 from workers.training.jobs import InlineExecutor

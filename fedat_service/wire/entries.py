@@ -1,0 +1,93 @@
+"""One tensor on the wire: what it is, how it is encoded, and its bytes."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from zlib_ng import zlib_ng
+
+from fedat_service.errors import WireError
+from fedat_service.params import Manifest, Model, TensorSpec
+from fedat_service.wire.codecs import Codec, Int64, Polyline
+from fedat_service.wire.polyline_numpy import Payload
+from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.settings import Reference, Slot
+
+_INT64 = Int64()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of a bundle: what it is, how it is encoded, and its bytes."""
+
+    slot: Slot
+    tensor: TensorSpec
+    codec: Codec | Int64 | Qsgd
+    reference: Reference
+    payload: Payload
+    crc32: int
+
+
+def model_entries(
+    model: Model, manifest: Manifest, tensors: Iterable[TensorSpec], codec: Codec, slot: Slot = "weights"
+) -> tuple[Entry, ...]:
+    """Encode some tensors of a model, integer tensors raw.
+
+    Args:
+        model: The values.
+        manifest: What the values are of.
+        tensors: Which of them travel, in manifest order.
+        codec: How float tensors are encoded.
+        slot: What the values are.
+
+    Raises:
+        WireError: If a value cannot be carried; `field` names the tensor.
+    """
+    return tuple(absolute_entry(model, manifest, tensor, codec, slot) for tensor in tensors)
+
+
+def absolute_entry(
+    model: Model, manifest: Manifest, tensor: TensorSpec, codec: Codec, slot: Slot = "weights"
+) -> Entry:
+    """Encode the values of one tensor, an integer tensor raw.
+
+    Raises:
+        WireError: If a value cannot be carried; `field` names the tensor.
+    """
+    span = manifest.spans[tensor.name]
+    with blame(tensor):
+        if tensor.dtype == "int64":
+            payload = _INT64.encode(model.integers[span])
+        else:
+            payload = codec.encode(model.floats[span])
+    chosen = _INT64 if tensor.dtype == "int64" else codec
+    return Entry(slot, tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
+
+
+def values_of(entry: Entry, base: NDArray[np.float32] | None) -> NDArray[Any]:
+    """Decode one tensor, flat.
+
+    Args:
+        entry: What was received.
+        base: What its differences are added to, if it holds such.
+
+    Raises:
+        WireError: If the payload does not decode, or a difference has no base.
+    """
+    if entry.reference == "absolute":
+        return entry.codec.decode(entry.payload, entry.tensor.size)
+    if base is None or not isinstance(entry.codec, Polyline | Qsgd):
+        raise WireError("differences came without what they are taken to")
+    return entry.codec.decode_from(entry.payload, base)
+
+
+@contextmanager
+def blame(tensor: TensorSpec) -> Iterator[None]:
+    """Name the tensor in what its codec refuses."""
+    try:
+        yield
+    except WireError as error:
+        raise WireError(f"tensor {tensor.name!r}: {error}", tensor.name) from error
