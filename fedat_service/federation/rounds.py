@@ -19,6 +19,7 @@ _NO_EFFECTS: tuple[Effect, ...] = ()
 
 def finish(state: State, reason: str) -> Step:
     """End the federation: no round, no lease, no deadline."""
+    state = replace(state, last_weights=state.weights)
     held = [name for tier in state.tiers for current in tier.rounds for name in current.cohort]
     clients = state.clients.mutate()
     for name in (*held, *(name for _, name in state.profiling)):

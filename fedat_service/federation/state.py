@@ -146,6 +146,7 @@ class State:
     now_s: float = 0.0
     started_at_s: float | None = None
     lost_clients: int = 0
+    last_weights: tuple[float, ...] = ()
     reason: str = ""
 
     @property
@@ -165,7 +166,9 @@ class State:
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Share of each tier in the next global model."""
+        """Share of each tier in the next global model; when there is none any more, what it would have been."""
+        if self.status == "finished":
+            return self.last_weights
         absent = self._not_drawn if self.spec.rule.drawn else self.parked
         rule = self.spec.method.participation
         return tuple(tier_weights(self.update_counts, rule.cold_start, absent, rule.mixing).tolist())

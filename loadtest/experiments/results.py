@@ -129,7 +129,7 @@ def summarise(run: MethodRun, target_accuracy: float) -> Summary:
         updates=sum(version.num_updates for version in run.metrics.versions),
         evaluations=len(curve.at_s),
         tier_update_counts=run.federation.update_counts,
-        tier_weights=run.federation.weights,
+        tier_weights=run.metrics.versions[-1].weights if run.metrics.versions else (),
         clients=run.federation.clients,
         lost_clients=run.federation.lost_clients,
         simulated_s=_horizon_s(run),

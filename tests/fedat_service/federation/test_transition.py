@@ -85,6 +85,18 @@ def test_the_target_accuracy_ends_the_federation(drive):
         driver.apply(VersionEvaluated(4.0, 2, 5, 50, 0.9, 1.0, 0.0))
 
 
+def test_the_weights_after_the_end_are_those_of_the_tiers_that_had_trained(two_tiers):
+    driver = two_tiers()
+    driver.profile({"a": 1.0, "b": 2.0})
+    driver.deadline()
+    driver.update("a", 101.0)
+    driver.deadline()
+    assert driver.state.parked[1]
+    assert driver.state.weights == (1.0, 0.0)
+    driver.apply(Stopped(900.0, "enough"))
+    assert driver.state.weights == (1.0, 0.0)
+
+
 def test_nobody_holds_anything_after_the_end(two_tiers):
     driver = two_tiers()
     driver.deliver("a", 1.0)
