@@ -150,7 +150,8 @@ class CohortEngine:
 
     def begin(self) -> None:
         """Send everything that waits to the pool, in stacks."""
-        jobs, self._waiting = self._waiting, []
+        # Clients that begin at one instant may do so in any order: how long an answer was does not matter.
+        jobs, self._waiting = sorted(self._waiting, key=lambda job: job.assignment.client), []
         for places in _workplace(self._settings).plan([job.assignment for job in jobs]):
             together = [jobs[place] for place in places]
             assignments = [job.assignment for job in together]

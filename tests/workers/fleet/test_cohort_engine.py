@@ -72,6 +72,15 @@ def test_results_do_not_depend_on_who_is_joined_first(settings, start):
         assert all(np.array_equal(one.params[name], other.params[name]) for name in start)
 
 
+def test_results_do_not_depend_on_who_began_first(settings, start):
+    clients = list(range(6))
+    forward = results(CohortEngine(settings, InlineExecutor()), clients, start)
+    for order in (clients[::-1], [3, 0, 5, 1, 2, 4]):
+        found = dict(zip(order, results(CohortEngine(settings, InlineExecutor()), order, start), strict=True))
+        for client, expected in zip(clients, forward, strict=True):
+            assert all(np.array_equal(found[client].params[name], expected.params[name]) for name in start)
+
+
 def test_who_drops_out_before_training_begins_is_left_out(settings, start):
     pool = CountingExecutor()
     engine = CohortEngine(settings, pool)
