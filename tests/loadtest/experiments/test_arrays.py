@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedat_service.wire.messages import ClientEvaluation
-from fedat_service.wire.settings import Solver
+from fedat_service.wire.settings import Slot, Solver
 from loadtest.experiments.arrays import from_bytes, to_bytes
 from workers.training.trainer import EvaluationResult, Kept, TrainResult
 
@@ -27,7 +28,7 @@ def results():
         params=params,
         num_examples=st.integers(0, 10**6),
         metrics=st.dictionaries(names, st.floats(), max_size=2),
-        slots=nested,
+        slots=st.dictionaries(st.sampled_from(get_args(Slot)), params, max_size=2),
         kept=st.builds(Kept, round=nested, client=nested),
     )
 
