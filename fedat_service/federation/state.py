@@ -166,7 +166,7 @@ class State:
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Share of each tier in the next global model; when there is none any more, what it would have been."""
+        """Share of each tier in the next global model; after the end, what it would have been."""
         if self.status == "finished":
             return self.last_weights
         absent = self._not_drawn if self.spec.rule.drawn else self.parked
