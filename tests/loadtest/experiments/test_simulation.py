@@ -70,6 +70,8 @@ def test_what_was_simulated_can_be_verified_from_its_log(tmp_path):
 
 def interrupted_after(seconds):
     """A watch that presses Ctrl-C."""
+    # A shell starts what it puts into the background with the key ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     async def watch(_, finished):
         await LoopClock().sleep(seconds)
