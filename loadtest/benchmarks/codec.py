@@ -5,7 +5,6 @@ in `_ms` is a time against the most it may take.
 """
 
 from collections.abc import Callable, Mapping
-from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -14,6 +13,7 @@ import polyline as package
 from fedat_service.errors import WireError
 from fedat_service.wire.polyline import BACKENDS, Backend
 from loadtest.benchmarks.run import Results, measurement
+from loadtest.benchmarks.timing import medians_s
 
 _COUNT = 1_000_000
 _PRECISION = 4
@@ -69,13 +69,7 @@ def _operations(
 
 def _speeds(operations: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Million values a second, by name."""
-    times_s: dict[str, list[float]] = {name: [] for name in operations}
-    for _ in range(repeats):
-        for name, operation in operations.items():
-            start_s = perf_counter()
-            operation()
-            times_s[name].append(perf_counter() - start_s)
-    return {name: _COUNT / median(times) / 1e6 for name, times in times_s.items()}
+    return {name: _COUNT / time_s / 1e6 for name, time_s in medians_s(operations, repeats).items()}
 
 
 def _results(speeds: Mapping[str, float]) -> Results:

@@ -6,8 +6,6 @@ its second gradient in every step; Mime-LAMB's full gradient beside its work.
 """
 
 from collections.abc import Callable, Mapping
-from statistics import median
-from time import perf_counter
 from typing import get_args
 
 import numpy as np
@@ -19,6 +17,7 @@ from fedat_service.params import Manifest, Params
 from fedat_service.schedules.cycle import uniform
 from fedat_service.wire.settings import Slot, Solver
 from loadtest.benchmarks.run import Results, measurement
+from loadtest.benchmarks.timing import medians_s
 from workers.models.networks import build
 from workers.models.state import manifest_of, params_of
 from workers.training.torch_trainer import TorchTrainer
@@ -55,15 +54,7 @@ def compare(model: str, num_examples: int, repeats: int) -> dict[str, float]:
     )
     trainer, params = TorchTrainer(module, data, data), params_of(module)
     rounds = {name: _round(name, trainer, params, manifest_of(module)) for name in _NAMES}
-    times_s: dict[str, list[float]] = {name: [] for name in rounds}
-    for run in rounds.values():
-        run()
-    for _ in range(repeats):
-        for name, run in rounds.items():
-            start_s = perf_counter()
-            run()
-            times_s[name].append(perf_counter() - start_s)
-    return {name: median(times) for name, times in times_s.items()}
+    return medians_s(rounds, repeats)
 
 
 def _round(name: str, trainer: TorchTrainer, params: Params, manifest: Manifest) -> _Round:

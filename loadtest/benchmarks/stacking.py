@@ -9,8 +9,6 @@ others. Both keep freed memory (`keep_freed_memory`), therefore in a process of 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from statistics import median
-from time import perf_counter
 
 import torch
 from torch import Tensor
@@ -18,6 +16,7 @@ from torch import Tensor
 from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
 from loadtest.benchmarks.run import Measurement, Results, measurement
+from loadtest.benchmarks.timing import medians_s
 from loadtest.benchmarks.training import our_round
 from workers.models.networks import build
 from workers.models.state import params_of
@@ -61,15 +60,8 @@ def compare(name: str, num_examples: int, repeats: int) -> Measurement:
         for _ in range(_COHORT)
     ]
     rounds = {"stacked": _stacked_round(name, clients), "one by one": our_round(name, clients, _SOLVER)}
-    times_s: dict[str, list[float]] = {label: [] for label in rounds}
-    for run in rounds.values():
-        run()
-    for _ in range(repeats):
-        for label, run in rounds.items():
-            start_s = perf_counter()
-            run()
-            times_s[label].append(perf_counter() - start_s)
-    return measurement(median(times_s["stacked"]), median(times_s["one by one"]))
+    times_s = medians_s(rounds, repeats)
+    return measurement(times_s["stacked"], times_s["one by one"])
 
 
 def _stacked_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Round:

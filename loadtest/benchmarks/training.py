@@ -7,8 +7,6 @@ Ours is the trainer with the package's own networks, so the ratio of the CNN inc
 """
 
 from collections.abc import Callable
-from statistics import median
-from time import perf_counter
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +14,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from fedat_service.wire.settings import Solver
 from loadtest.benchmarks.run import Measurement, Results, measurement
+from loadtest.benchmarks.timing import medians_s
 from workers.models.networks import build
 from workers.models.state import params_of
 from workers.training.torch_trainer import TorchTrainer
@@ -56,15 +55,8 @@ def _compare(name: str, solver: Solver) -> Measurement:
         for _ in range(_COHORT)
     ]
     rounds = {"ours": our_round(name, cohort, solver), "loop": _loop_round(name, cohort, solver)}
-    times_s: dict[str, list[float]] = {label: [] for label in rounds}
-    for label in rounds:
-        rounds[label]()
-    for _ in range(_REPEATS):
-        for label, run in rounds.items():
-            start_s = perf_counter()
-            run()
-            times_s[label].append(perf_counter() - start_s)
-    return measurement(median(times_s["ours"]), median(times_s["loop"]))
+    times_s = medians_s(rounds, _REPEATS)
+    return measurement(times_s["ours"], times_s["loop"])
 
 
 def our_round(name: str, cohort: list[_Client], solver: Solver) -> _Round:
