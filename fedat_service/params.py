@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -115,21 +115,23 @@ class Manifest:
         Raises:
             ManifestError: If a layer is not in the manifest.
         """
-        wanted = set(layers)
-        if unknown := wanted.difference(self.layers):
-            raise ManifestError(f"unknown layer {min(unknown)!r}; the model has {', '.join(self.layers)}")
-        return tuple(t for t in self.tensors if t.layer in wanted)
+        return self._those("layer", layers, self.layers)
 
-    def named(self, names: Collection[str]) -> tuple[TensorSpec, ...]:
+    def named(self, names: Iterable[str]) -> tuple[TensorSpec, ...]:
         """Return the tensors of some names, in manifest order.
 
         Raises:
             ManifestError: If a name is not in the manifest.
         """
-        wanted = set(names)
-        if unknown := wanted.difference(self.spans):
-            raise ManifestError(f"unknown tensor {min(unknown)!r}")
-        return tuple(t for t in self.tensors if t.name in wanted)
+        return self._those("name", names, self.spans)
+
+    def _those(
+        self, attribute: Literal["layer", "name"], asked: Iterable[str], known: Iterable[str]
+    ) -> tuple[TensorSpec, ...]:
+        wanted = set(asked)
+        if unknown := wanted.difference(known):
+            raise ManifestError(f"unknown {attribute} {min(unknown)!r}; the model has {', '.join(known)}")
+        return tuple(t for t in self.tensors if getattr(t, attribute) in wanted)
 
     @staticmethod
     def of(params: Params, trainable: Iterable[str] | None = None) -> "Manifest":

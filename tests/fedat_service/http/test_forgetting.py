@@ -50,12 +50,17 @@ async def test_who_waits_is_told_that_it_is_over(service):
     assert (await waiting).status_code == 410
 
 
-async def test_a_finished_federation_takes_no_place_and_stays_readable(service):
-    limit(service, max_federations=1)
+async def only_after_the_end(service, refused, **limits):
+    """There is room for f, and for g only when f is finished."""
+    limit(service, **limits)
     assert await created(service, "f") == 201
-    assert await created(service, "g") == 409
+    assert await created(service, "g") == refused
     await service.http.delete(PATH)
     assert await created(service, "g") == 201
+
+
+async def test_a_finished_federation_takes_no_place_and_stays_readable(service):
+    await only_after_the_end(service, 409, max_federations=1)
     assert (await service.http.get(f"{PATH}/model")).status_code == 200
     assert 'fedat_version{federation="f"}' in (await service.http.get("/metrics")).text
 
@@ -73,11 +78,7 @@ async def test_of_too_many_finished_ones_the_first_to_finish_is_forgotten(servic
 
 
 async def test_memory_is_had_again(service):
-    limit(service, max_memory_bytes=3_500)
-    assert await created(service, "f") == 201
-    assert await created(service, "g") == 413
-    await service.http.delete(PATH)
-    assert await created(service, "g") == 201
+    await only_after_the_end(service, 413, max_memory_bytes=3_500)
     await forget(service, "g")
     assert await created(service, "g") == 201
 
