@@ -60,6 +60,7 @@ Model = Annotated[
 NewName = Annotated[str, typer.Argument(help="Name of the federation: a-z, 0-9, '-', '_'.")]
 Preset = Annotated[str, typer.Option(help=f"Method to start from: {', '.join(PRESETS)}.")]
 Tiers = Annotated[int, typer.Option(help="Tiers by latency, for a method that has them.")]
+RetierEvery = Annotated[int, typer.Option(help="Versions between two looks at the tiers; 0: none.")]
 Cohort = Annotated[int, typer.Option(help="Most clients in one round of one tier.")]
 Deadline = Annotated[
     float, typer.Option(help="Federation seconds after which a round goes on without the missing.")
@@ -128,6 +129,7 @@ def create(
     data: Data = _DEFAULT.data,
     data_dir: DataDir = None,
     tiers: Tiers = 5,
+    retier_every: RetierEvery = 0,
     cohort: Cohort = 10,
     deadline: Deadline = 600.0,
     start_clients: StartClients = _DEFAULT.num_clients,
@@ -155,7 +157,7 @@ def create(
     _create(
         _checked(FleetSettings, **whose, seed=seed),
         method=method,
-        tiering=_checked(Tiering, num_tiers=tiers),
+        tiering=_checked(Tiering, num_tiers=tiers, retier_every=retier_every),
         rounds=_checked(Rounds, **rounds),
         stop=_checked(Stop, **stop),
     )

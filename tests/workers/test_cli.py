@@ -74,6 +74,8 @@ def test_rounds_tiers_and_the_end_are_what_was_asked_for(command, sent):
     words = [
         "--tiers",
         "3",
+        "--retier-every",
+        "7",
         "--cohort",
         "4",
         "--deadline",
@@ -84,7 +86,7 @@ def test_rounds_tiers_and_the_end_are_what_was_asked_for(command, sent):
         "500",
     ]
     message = created(command, sent, *words, "--max-versions", "9", "--target-accuracy", "0.8", "--seed", "3")
-    assert message.tiering.num_tiers == 3
+    assert (message.tiering.num_tiers, message.tiering.retier_every) == (3, 7)
     assert (message.rounds.cohort_size, message.rounds.deadline_s, message.rounds.start_clients) == (
         4,
         90,
@@ -107,6 +109,7 @@ def test_the_service_draws_a_built_in_model_itself(command, sent):
         (["create", "tour", "--precision", "9"], ConfigError, "^--precision: .*, got 9"),
         (["create", "tour", "--codec", "foo"], ConfigError, "^--codec: .*'polyline' or 'qsgd', got 'foo'"),
         (["create", "tour", "--seed", "-1"], ConfigError, "^--seed: .*, got -1"),
+        (["create", "tour", "--retier-every", "-1"], ConfigError, "^--retier-every: .*, got -1"),
         (["create", "tour", "--cohort", "0"], ConfigError, "^--cohort: .*, got 0"),
         (["create", "tour", "--max-time", "inf"], ConfigError, "^--max-time: .*, got inf"),
         (["create", "tour", "--preset", "best"], Unprocessable, "no method 'best'"),

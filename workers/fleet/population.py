@@ -1,7 +1,9 @@
 """Who the clients of a fleet are: what each one holds and how long it takes."""
 
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -79,9 +81,9 @@ def load_dataset(settings: FleetSettings) -> Dataset:
     """Load the data set that the settings name, or call the function they name.
 
     Raises:
-        ConfigError: If the function cannot be found, or returns no `Dataset`.
+        ConfigError: If the function cannot be found or called, or returns no `Dataset`.
     """
-    if (function := _function(settings.data)) is None:
+    if (function := _function(settings.data, "")) is None:
         return load(settings.data, settings.data_dir, settings.limit_per_class)
     dataset = function()
     if not isinstance(dataset, Dataset):
@@ -93,9 +95,9 @@ def build_model(name: str, dataset: Dataset, seed: int) -> nn.Module:
     """Build a network by its name, or call ``module:function`` with input shape and number of classes.
 
     Raises:
-        ConfigError: If there is no such network, or the function returns no torch module.
+        ConfigError: If there is no such network, or the function cannot be called or returns no torch module.
     """
-    if (function := _function(name)) is None:
+    if (function := _function(name, "input_shape, num_classes")) is None:
         return networks.build(name, dataset.input_shape, dataset.num_classes, seed)
     module = function(dataset.input_shape, dataset.num_classes)
     if not isinstance(module, nn.Module):
@@ -109,14 +111,20 @@ def is_own(name: str) -> bool:
     return bool(colon) and function.isidentifier() and all(p.isidentifier() for p in module.split("."))
 
 
-def _function(name: str) -> Any:  # noqa: ANN401 - the user's code; its result is checked
+def _function(name: str, arguments: str) -> Any:  # noqa: ANN401 - the user's code; its result is checked
     if not is_own(name):
         return None
-    module, _, function = name.partition(":")
+    module, _, attribute = name.partition(":")
     try:
-        return getattr(import_module(module), function)
+        function = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{name!r} cannot be imported: {error}") from error
+    try:
+        with suppress(ValueError):  # what is written in C may not tell what it takes
+            signature(function).bind(*filter(None, arguments.split(", ")))
+    except TypeError as error:
+        raise ConfigError(f"{name} is called as {attribute}({arguments}), but: {error}") from error
+    return function
 
 
 def _seed(seed: int, *key: int) -> int:

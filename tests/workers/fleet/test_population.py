@@ -72,6 +72,7 @@ def mine(monkeypatch):
         torch.nn.Flatten(), torch.nn.Linear(64, classes)
     )
     module.nothing = lambda *_: None
+    module.shy = lambda shape: torch.nn.Linear(64, 10)
     monkeypatch.setitem(sys.modules, "mine", module)
 
 
@@ -87,6 +88,20 @@ def test_data_and_model_may_be_the_users_own(fleet):
 def test_a_model_of_the_users_own_that_is_none_is_refused(fleet, name):
     with pytest.raises(ConfigError, match=name):
         Population(fleet(model=name)).build_model()
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(
+    ("fields", "call"),
+    [
+        ({"model": "mine:shy"}, r"mine:shy is called as shy\(input_shape, num_classes\), but: too many"),
+        ({"data": "mine:build"}, r"mine:build is called as build\(\), but: missing"),
+        ({"data": "mine:__name__"}, r"__name__\(\), but: 'mine' is not a callable"),
+    ],
+)
+def test_a_function_of_the_users_own_that_cannot_be_called_is_told_how_it_is(fleet, fields, call):
+    with pytest.raises(ConfigError, match=call):
+        Population(fleet(**fields)).build_model()
 
 
 @pytest.mark.parametrize(
