@@ -85,7 +85,14 @@ def profiled(state: State, lease: Lease, latency_s: float) -> Step:
     state = replace(state, profiling=state.profiling.without([(lease.deadline_s, name)]))
     if state.status == "training":
         tier = min(place(latency_s, state.borders), len(state.tiers))
-        return enrol(state, {name: tier}, f"latency {latency_s:.3g} s")
+        state, effects = enrol(
+            replace(state, joined=state.joined + 1), {name: tier}, f"latency {latency_s:.3g} s"
+        )
+        if state.joined < state.formed_of:
+            return state, effects
+        # Borders of few clients say little: else tiers that began with few would stay unequal for good.
+        state, more = _form_tiers(state)
+        return state, effects + more
     return (state, ()) if state.profiling else _form_tiers(state)
 
 
@@ -101,7 +108,7 @@ def expire_profiling(state: State) -> Step:
 
 
 def _form_tiers(state: State) -> Step:
-    """Group the profiled clients and start training; with nobody profiled, wait for somebody to come back."""
+    """Group the profiled clients, and train; with nobody profiled, wait for somebody to come back."""
     latencies = _latencies(state)
     if not latencies:
         return state, ()
@@ -110,8 +117,23 @@ def _form_tiers(state: State) -> Step:
         assigned = assign_tiers(latencies, tiering.num_tiers)
     else:
         assigned = assign_by_quantiles(latencies, tiering.quantiles)
-    state = replace(state, status="training", borders=_borders(state, latencies))
-    return enrol(state, assigned, f"first tiering of {len(latencies)} clients")
+    formed = "first tiering" if state.status == "profiling" else "tiers formed anew"
+    state = replace(
+        state, status="training", borders=_borders(state, latencies), formed_of=len(latencies), joined=0
+    )
+    return _regroup(state, assigned, f"{formed} of {len(latencies)} clients")
+
+
+def _regroup(state: State, target: Mapping[str, int], reason: str) -> Step:
+    """Move whoever belongs to another tier.
+
+    A held lease keeps its tier: the update lands in the round it was drawn for.
+    """
+    moving = {name: number for name, number in target.items() if state.clients[name].tier != number}
+    for tier in state.tiers:
+        gone = [name for name in moving if state.clients[name].tier == tier.number]
+        state = with_tier(state, replace(tier, idle=tier.idle.without(gone)))
+    return enrol(state, moving, reason)
 
 
 def enrol(state: State, tiers: Mapping[str, int], reason: str) -> Step:
@@ -130,20 +152,12 @@ def enrol(state: State, tiers: Mapping[str, int], reason: str) -> Step:
 
 
 def move_clients(state: State) -> Step:
-    """Look at the latencies again; who has passed a border by the margin changes tier.
-
-    A held lease keeps its tier: the update lands in the round it was drawn for.
-    """
+    """Look at the latencies again; who has passed a border by the margin changes tier."""
     latencies = _latencies(state)
     borders = _borders(state, latencies)
     current = {name: number for name in latencies if (number := state.clients[name].tier) is not None}
     target = retier(latencies, current, borders, state.spec.tiering.hysteresis)
-    moving = {name: number for name, number in target.items() if number != current.get(name, number)}
-    state = replace(state, borders=borders)
-    for tier in state.tiers:
-        gone = [name for name in moving if current[name] == tier.number]
-        state = with_tier(state, replace(tier, idle=tier.idle.without(gone)))
-    return enrol(state, moving, "moved: its latency passed a border")
+    return _regroup(replace(state, borders=borders), target, "moved: its latency passed a border")
 
 
 def tell(state: State, number: int | None, evaluation: ClientEvaluated, times: int) -> State:

@@ -126,7 +126,8 @@ class State:
     """Everything a federation is, but its arrays.
 
     `version` is decided, `published` is computed and readable; they differ for the moment in between.
-    `profiling` holds the clients whose latency is not known yet, by the end of their leases. `evaluated` is
+    `profiling` holds the clients whose latency is not known yet, by the end of their leases. The tiers, with
+    their `borders`, were `formed_of` so many clients, and `joined` have come since. `evaluated` is
     what observers reported, by version, and `observed` what they said of the newest one. `chances` is how
     likely each tier is drawn, once somebody has looked.
     """
@@ -137,6 +138,8 @@ class State:
     clients: Map[str, Client] = field(default_factory=Map)
     profiling: Ordered[tuple[float, str]] = field(default_factory=Ordered)
     borders: tuple[float, ...] = ()
+    formed_of: int = 0
+    joined: int = 0
     model_digest: str = ""
     evaluated: Map[int, VersionEvaluated] = field(default_factory=Map)
     observed: VersionEvaluated | None = None

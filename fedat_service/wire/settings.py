@@ -259,7 +259,8 @@ class Tiering(Strict):
     """How clients are grouped: `equal` parts by latency, or cuts at latency `quantiles`.
 
     A client changes tier only when its latency has passed the border by the share `hysteresis`;
-    `retier_every` counts tier rounds between two looks (0: tiers stay as they were formed).
+    `retier_every` counts tier rounds between two looks (0: tiers stay as they were formed). They are formed
+    anew whenever as many clients have joined as they were formed of.
     """
 
     num_tiers: Annotated[Int, Field(ge=1, le=256)] = 5

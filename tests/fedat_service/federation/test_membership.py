@@ -73,6 +73,22 @@ def test_a_late_comer_is_profiled_and_placed_by_its_latency(two_tiers):
     assert driver.members(2) == ("c", "d", "e")
 
 
+def test_tiers_are_formed_anew_when_as_many_have_joined_as_they_were_formed_of(drive):
+    driver = drive(tiering={"num_tiers": 5}, rounds={"cohort_size": 2, "start_clients": 20})
+    names = [f"c{n:02d}" for n in range(20)]
+    driver.register(*names)
+    # A fleet that was killed: the slowest five had answered, and the others come back.
+    driver.profile({name: 50.0 + n for n, name in enumerate(names[:5])})
+    driver.deadline()
+    assert [len(driver.members(m)) for m in range(1, 6)] == [1, 1, 1, 1, 1]
+    for n, name in enumerate(names[5:]):
+        driver.apply(ClientReturned(driver.state.now_s, name))
+        driver.profile({name: 1.0 + n}, start_s=driver.state.now_s)
+    assert [len(driver.members(m)) for m in range(1, 6)] == [4, 4, 4, 4, 4]
+    assert driver.members(5) == ("c01", "c02", "c03", "c04")
+    assert driver.state.clients["c00"].reason == "tiers formed anew of 20 clients"
+
+
 def test_without_all_answers_the_profiled_start_at_the_deadline(two_tiers):
     driver = two_tiers()
     driver.profile({"a": 1.0, "b": 2.0, "c": 8.0})
