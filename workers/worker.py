@@ -232,7 +232,8 @@ class Worker:
     def _keep(self, task: Task, result: TrainResult) -> None:
         """Keep what the next task goes on with; what the service did not accept has not happened."""
         if task.purpose == "train":
-            sent = task.up.get("weights", ()) if task.last else ()
+            # What is sent comes back averaged; the rest is this client's own until it is due.
+            sent = task.up.get("weights", ())
             self._local = {name: array for name, array in result.params.items() if name not in sent}
             self._kept = result.kept
 

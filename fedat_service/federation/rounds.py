@@ -72,7 +72,6 @@ def next_exchange(state: State, number: int, index: int) -> Step:
         current,
         sync=current.sync + 1,
         closing=False,
-        cohort=current.reported,
         reported=(),
         num_examples=0,
         deadline_s=state.now_s + state.spec.rounds.deadline_s,
