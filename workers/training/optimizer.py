@@ -1,7 +1,7 @@
 """The local optimizers without a server half: proximal term, then SGD, momentum, Adam or AdamW."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,20 +9,35 @@ from torch import Tensor
 from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
 
-PLAIN = ("sgd", "momentum", "adam", "adamw")
+
+def _count(_: Tensor) -> Tensor:
+    """How many steps a parameter has taken: one may get its first gradient late."""
+    return torch.zeros(())
+
+
+_MOMENTS = (("exp_avg", torch.zeros_like), ("exp_avg_sq", torch.zeros_like), ("step", _count))
+_STATES: Mapping[str, tuple[tuple[str, Callable[[Tensor], Tensor]], ...]] = {
+    "sgd": (),
+    "momentum": (("momentum_buffer", torch.zeros_like),),
+    "adam": _MOMENTS,
+    "adamw": _MOMENTS,
+}
+"""What each solver keeps of a parameter, as torch calls it, and how that begins."""
+
+PLAIN = tuple(_STATES)
 """Names of the solvers that `LocalOptimizer` is."""
 
-State = Mapping[str, Mapping[int, Tensor]]
-"""An optimizer's tensors, by name and number of their parameter."""
+State = Mapping[str, Sequence[Tensor]]
+"""An optimizer's tensors, by name, in the order of its parameters."""
 
 
 class LocalOptimizer:
     """Moves parameters by their gradients, with state that begins with it (FedAT clients keep none).
 
-    SGD and momentum are torch's. Adam and AdamW are torch's fused kernels made to follow Keras, which the
-    papers used: ``w -= lr_t m / (sqrt(v) + eps)`` with ``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)``. torch
-    divides ``sqrt(v)`` by ``sqrt(1 - b2^t)`` before it adds eps; giving it ``eps / sqrt(1 - b2^t)`` in step
-    t is the same equation.
+    All are torch's fused kernels, without the optimizers around them, which take several times as long for a
+    small model. Adam and AdamW follow Keras, which the papers used: ``w -= lr_t m / (sqrt(v) + eps)`` with
+    ``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)``. torch divides ``sqrt(v)`` by ``sqrt(1 - b2^t)`` before it adds
+    eps; giving it ``eps / sqrt(1 - b2^t)`` in step t is the same equation.
 
     Args:
         parameters: What moves.
@@ -36,41 +51,49 @@ class LocalOptimizer:
     def __init__(
         self, parameters: Iterable[Tensor], solver: Solver, centre: Sequence[Tensor] | None = None
     ) -> None:
+        if solver.name not in PLAIN:
+            raise ConfigError(f"solver {solver.name!r} is none of {', '.join(PLAIN)}")
         self._parameters = list(parameters)
         if centre is None and solver.prox_mu:
             centre = [p.detach().clone() for p in self._parameters]
         self._centre = centre or ()
         self._solver = solver
+        self._state = {name: [make(p) for p in self._parameters] for name, make in _STATES[solver.name]}
         self.steps = 0
-        self._optimizer = _torch_optimizer(self._parameters, solver)
-        self._optimizer.zero_grad()
+        self._clear()
 
+    @torch.no_grad()
     def step(self) -> None:
-        """Take one step by the gradients of the parameters, and clear them."""
+        """Take one step by the gradients of the parameters, and clear them; who has none stays."""
+        self.steps += 1
+        if moved := [i for i, p in enumerate(self._parameters) if p.grad is not None]:
+            self._move(moved)
+        self._clear()
+
+    def _move(self, moved: Sequence[int]) -> None:
         solver = self._solver
         if solver.prox_mu:
             add_proximal_gradient(self._parameters, self._centre, solver.prox_mu)
-        self.steps += 1
+        parameters = [self._parameters[i] for i in moved]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        state = [[tensors[i] for i in moved] for tensors in self._state.values()]
         if solver.name in ("adam", "adamw"):
-            for group in self._optimizer.param_groups:
-                group["eps"] = solver.eps / math.sqrt(1 - solver.beta2**self.steps)
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+            _adam(parameters, gradients, state, solver, self.steps)
+        else:
+            _sgd(parameters, gradients, state, solver)
 
     def state(self) -> State:
-        """The tensors that the next step depends on; a parameter that had no gradient yet has none."""
-        state: dict[str, dict[int, Tensor]] = {}
-        for i, parameter in enumerate(self._parameters):
-            for name, tensor in self._optimizer.state.get(parameter, {}).items():
-                state.setdefault(name, {})[i] = tensor
-        return state
+        """The tensors that the next step depends on."""
+        return self._state
 
     def resume(self, state: State, steps: int) -> None:
         """Go on as the optimizer that had `state` after `steps` steps would."""
         self.steps = steps
-        for name, tensors in state.items():
-            for i, tensor in tensors.items():
-                self._optimizer.state[self._parameters[i]][name] = tensor
+        self._state = {name: list(state[name]) for name in self._state}
+
+    def _clear(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
 
 
 @torch.no_grad()
@@ -86,18 +109,46 @@ def add_proximal_gradient(parameters: Sequence[Tensor], centre: Sequence[Tensor]
     torch._foreach_add_(gradients, away, alpha=mu)
 
 
-def _torch_optimizer(parameters: list[Tensor], solver: Solver) -> torch.optim.Optimizer:
-    lr, weight_decay = solver.lr, solver.weight_decay
-    if solver.name in ("sgd", "momentum"):
-        momentum = solver.momentum if solver.name == "momentum" else 0.0
-        sgd = torch.optim.SGD(parameters, lr, momentum, weight_decay=weight_decay, fused=True)
-        if momentum:
-            # Zeros are what the first step makes them; the fused kernel fails if only some are there yet.
-            for parameter in parameters:
-                sgd.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        return sgd
-    if solver.name not in PLAIN:
-        raise ConfigError(f"solver {solver.name!r} is none of {', '.join(PLAIN)}")
-    adam = torch.optim.Adam if solver.name == "adam" else torch.optim.AdamW
-    betas = (solver.beta1, solver.beta2)
-    return adam(parameters, lr, betas, solver.eps, weight_decay=weight_decay, fused=True)
+def _sgd(
+    parameters: list[Tensor], gradients: list[Tensor], state: Sequence[list[Tensor]], solver: Solver
+) -> None:
+    """``b = beta b + g; w -= lr b``, or ``w -= lr g`` without momentum."""
+    torch._fused_sgd_(
+        parameters,
+        gradients,
+        *(state or [[]]),
+        weight_decay=solver.weight_decay,
+        momentum=solver.momentum if state else 0.0,
+        lr=solver.lr,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
+
+
+def _adam(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    state: Sequence[list[Tensor]],
+    solver: Solver,
+    t: int,
+) -> None:
+    m, v, steps = state
+    torch._foreach_add_(steps, 1)
+    kernel = torch._fused_adam_ if solver.name == "adam" else torch._fused_adamw_
+    kernel(
+        parameters,
+        gradients,
+        m,
+        v,
+        [],
+        steps,
+        lr=solver.lr,
+        beta1=solver.beta1,
+        beta2=solver.beta2,
+        weight_decay=solver.weight_decay,
+        eps=solver.eps / math.sqrt(1 - solver.beta2**t),
+        amsgrad=False,
+        maximize=False,
+    )

@@ -96,6 +96,14 @@ def test_a_parameter_without_a_gradient_stays(name):
     assert used.item() < 1
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_without_any_gradient_nothing_moves(name):
+    w = _double([3.0])
+    optimizer = LocalOptimizer([w], Solver(name=name, prox_mu=0.4, weight_decay=0.1))
+    optimizer.step()
+    assert w.item() == 3
+
+
 def test_the_proximal_gradient_pulls_to_the_centre_and_is_zero_there():
     away, there = _double([2.0, -1.0]), _double([5.0])
     for parameter in (away, there):

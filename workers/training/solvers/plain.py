@@ -49,7 +49,7 @@ class Plain:
     def _state(self) -> dict[str, Mapping[str, Tensor]]:
         names = list(self._problem.parameters)
         state: dict[str, Mapping[str, Tensor]] = {
-            _STATE + key: {names[i]: tensor for i, tensor in tensors.items()}
+            _STATE + key: dict(zip(names, tensors, strict=True))
             for key, tensors in self._optimizer.state().items()
         }
         return state | {_STEPS: {"taken": torch.tensor(self._optimizer.steps)}}
@@ -58,11 +58,10 @@ class Plain:
         if _STEPS not in kept:
             return
         state = {
-            key.removeprefix(_STATE): {
-                i: _laid_out(torch.tensor(kept[key][name]), parameter)
-                for i, (name, parameter) in enumerate(self._problem.parameters.items())
-                if name in kept[key]
-            }
+            key.removeprefix(_STATE): [
+                _laid_out(torch.tensor(kept[key][name]), parameter)
+                for name, parameter in self._problem.parameters.items()
+            ]
             for key in kept
             if key.startswith(_STATE)
         }

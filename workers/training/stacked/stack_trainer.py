@@ -55,13 +55,13 @@ def _train(model: StackedModel, tensors: dict[str, Tensor], jobs: Sequence[Job],
     solver = jobs[0].solver
     optimizer = LocalOptimizer([tensor for tensor in tensors.values() if tensor.requires_grad], solver)
     batches = StackedBatches(jobs)
-    losses = torch.zeros(len(jobs), dtype=torch.float64)
+    losses, each = torch.zeros(len(jobs), dtype=torch.float64), torch.ones(len(jobs))
     for _ in range(solver.epochs):
         for batch in batches.epoch():
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
                 scores = model(tensors, batch.inputs)
             loss = _mean_losses(scores.float(), batch)
-            loss.sum().backward()  # type: ignore[no-untyped-call]
+            loss.backward(each)  # type: ignore[no-untyped-call]
             optimizer.step()
             losses += loss.detach() * batch.counts
     return losses
