@@ -63,7 +63,9 @@ def measure() -> Results:
     few = _in_a_process("fedat", _FEW, _HOUR_S)
     rounds = _in_a_process("fedavg", 100, _HOUR_S / 3)
     return {
-        "scale_hour_of_many_clients_s": measurement(many["start_s"] + many["rounds_s"] + many["end_s"], _TARGET_HOUR_S),
+        "scale_hour_of_many_clients_s": measurement(
+            many["start_s"] + many["rounds_s"] + many["end_s"], _TARGET_HOUR_S
+        ),
         "scale_memory_of_many_clients": measurement(many["memory_bytes"], _TARGET_MEMORY_BYTES),
         "scale_round_many_vs_few_clients": measurement(_round_s(many), _round_s(few)),
         "scale_round_of_the_cnn_s": measurement(_round_s(rounds), _TARGET_ROUND_S),

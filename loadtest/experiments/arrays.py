@@ -1,12 +1,14 @@
 """Values with arrays in them as bytes, and back: results that outlive the process that computed them."""
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 _ARRAY = "__array__"
@@ -24,17 +26,31 @@ def to_bytes(value: Any) -> bytes:  # noqa: ANN401 - plain values, arrays, datac
     arrays: list[bytes] = []
     size = 0
 
-    def plain(part: Any) -> Any:  # noqa: ANN401 - whatever JSON does not know
+    def placed(array: NDArray[Any]) -> int:
         nonlocal size
-        if isinstance(part, np.ndarray):
-            at, content = size, np.ascontiguousarray(part).tobytes()
-            arrays.append(content)
-            size += len(content)
-            return {_ARRAY: [part.dtype.str, part.shape, at]}
-        return _fields(part)
+        at, content = size, np.ascontiguousarray(array).tobytes()
+        arrays.append(content)
+        size += len(content)
+        return at
 
-    head = json.dumps(value, default=plain)
-    return b"".join((head.encode(), b"\n", *arrays))
+    head = _head(value, placed)
+    return b"".join((head, b"\n", *arrays))
+
+
+def digest(value: Any) -> str:  # noqa: ANN401 - as in `to_bytes`
+    """Name a value: equal values have equal digests. An array that it holds many times is read once.
+
+    Raises:
+        TypeError: As `to_bytes`.
+    """
+    seen: dict[int, str] = {}
+
+    def named(array: NDArray[Any]) -> str:
+        if id(array) not in seen:
+            seen[id(array)] = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+        return seen[id(array)]
+
+    return hashlib.sha256(_head(value, named)).hexdigest()
 
 
 def from_bytes(content: bytes, kind: Any) -> Any:  # noqa: ANN401 - a type, and one of its values
@@ -64,6 +80,17 @@ def from_bytes(content: bytes, kind: Any) -> Any:  # noqa: ANN401 - a type, and 
 def _reader(kind: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type
     # Of a list of them: a class of its own would not take the configuration.
     return TypeAdapter(list[kind], config=ConfigDict(arbitrary_types_allowed=True))
+
+
+def _head(value: Any, known_by: Callable[[NDArray[Any]], int | str]) -> bytes:  # noqa: ANN401 - as in `to_bytes`
+    """JSON of a value, with what an array is known by in its place."""
+
+    def plain(part: Any) -> Any:  # noqa: ANN401 - whatever JSON does not know
+        if isinstance(part, np.ndarray):
+            return {_ARRAY: [part.dtype.str, part.shape, known_by(part)]}
+        return _fields(part)
+
+    return json.dumps(value, default=plain).encode()
 
 
 def _fields(part: Any) -> Any:  # noqa: ANN401 - of any class

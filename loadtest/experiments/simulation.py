@@ -64,9 +64,9 @@ def simulate(
         unfinished(folder, settings.conditions_of(name)),
         TemporaryDirectory(dir=folder) as events,
         open_pool(engine, settings.processes) as pool,
+        ResumingExecutor(pool, folder) as work,
     ):
         store = JsonLinesStore(Path(events), keeps_bodies=settings.keep_updates)
-        work = ResumingExecutor(pool, folder)
         trainer = CohortEngine(fleet, work, autocast=autocast)
         run = run_virtual(_run(name, settings, fleet, trainer, store, watch))
         keep_log(Path(events) / f"{federation_name(name)}.events.jsonl", settings.log_of(name))

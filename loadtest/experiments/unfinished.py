@@ -4,11 +4,11 @@ Virtual time cannot be stored, but a run is a pure function of its conditions: i
 start, and the arithmetic, which is nearly all of its work, is looked up. Where the results end it goes on.
 """
 
-import hashlib
 import json
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from fedat_service.errors import ConfigError, FedATError
-from loadtest.experiments.arrays import from_bytes, to_bytes
+from loadtest.experiments.arrays import digest, from_bytes, to_bytes
 from loadtest.experiments.files import write_atomically
 
 P = ParamSpec("P")
@@ -67,40 +67,66 @@ class ResumingExecutor(Executor):
     """Does only work whose result is not on disk yet, and keeps each result in a file of its own.
 
     Whole stacks are kept, as they are given to the pool: the last bits of a client's training depend on who
-    is trained together with it.
+    is trained together with it. Nobody waits for the disk: a result is written while the run goes on, and
+    what it had no time for is computed again.
 
     Args:
         pool: Where work is done. It must be functions of a module, with a result that follows from the
-            arguments alone and is of the annotated type.
+            arguments alone and is of the annotated type; nobody changes a result.
         folder: Of the results.
     """
 
     def __init__(self, pool: Executor, folder: Path) -> None:
         self._pool = pool
         self._folder = folder
+        self._writer = ThreadPoolExecutor(1)
+        self._writes: deque[Future[None]] = deque()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Look the result up, or have the pool compute it."""
+        """Look the result up, or have the pool compute it.
+
+        Raises:
+            OSError: If an earlier result could not be written.
+        """
+        self._require_written()
         wanted: Future[T] = Future()
-        asked = to_bytes([fn.__module__, fn.__qualname__, args, kwargs])
-        path = self._folder / hashlib.sha256(asked).hexdigest()
+        path = self._folder / digest([fn.__module__, fn.__qualname__, args, kwargs])
         try:
             wanted.set_result(from_bytes(path.read_bytes(), get_type_hints(fn)["return"]))
         except (FileNotFoundError, ValueError):  # not there, or torn when the machine stopped
-            self._pool.submit(fn, *args, **kwargs).add_done_callback(partial(_keep, path, wanted))
+            self._pool.submit(fn, *args, **kwargs).add_done_callback(partial(self._keep, path, wanted))
         return wanted
 
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the pool when what it has begun is done, and write what is not on disk yet.
 
-def _keep(path: Path, wanted: Future[T], done: Future[T]) -> None:
-    """Pass a result on when it is on disk."""
-    if not wanted.set_running_or_notify_cancel():
-        return
-    try:
-        result = done.result()
-        write_atomically(path, to_bytes(result))
+        Raises:
+            OSError: If a result could not be written.
+        """
+        self._pool.shutdown(cancel_futures=True)
+        self._writer.shutdown()
+        self._require_written()
+
+    def _keep(self, path: Path, wanted: Future[T], done: Future[T]) -> None:
+        """Pass a result on, and write it."""
+        if not wanted.set_running_or_notify_cancel():
+            return
+        try:
+            result = done.result()
+        except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
+            wanted.set_exception(error)
+            return
+        self._writes.append(self._writer.submit(_write, path, result))
         wanted.set_result(result)
-    except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
-        wanted.set_exception(error)
+
+    def _require_written(self) -> None:
+        """Wait for the disk: it falls behind by the work of one instant at most."""
+        while self._writes:
+            self._writes.popleft().result()
+
+
+def _write(path: Path, result: object) -> None:
+    write_atomically(path, to_bytes(result))
 
 
 def _require_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:

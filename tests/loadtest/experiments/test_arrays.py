@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedat_service.wire.messages import ClientEvaluation
 from fedat_service.wire.settings import Slot, Solver
-from loadtest.experiments.arrays import from_bytes, to_bytes
+from loadtest.experiments.arrays import digest, from_bytes, to_bytes
 from workers.training.trainer import EvaluationResult, Kept, TrainResult
 
 ARRAYS = st.one_of(
@@ -52,13 +52,20 @@ def test_evaluations_come_back():
     assert from_bytes(to_bytes(all_clients), Sequence[ClientEvaluation]) == all_clients
 
 
-def test_whatever_differs_has_other_bytes():
+@given(st.lists(results(), max_size=2))
+def test_equal_values_have_equal_digests_whether_or_not_they_share_arrays(trained):
+    copied = from_bytes(to_bytes(trained), list[TrainResult])
+    assert digest([trained, trained]) == digest([trained, copied])
+
+
+def test_whatever_differs_has_other_bytes_and_another_digest():
     start = {"w": np.zeros((2, 3), np.float32)}
     values = [
         *([start, Solver()], [start, Solver(lr=0.5)], [{"v": start["w"]}, Solver()]),
         *([{"w": start["w"].reshape(3, 2)}, Solver()], [{"w": start["w"].view(np.int32)}, Solver()]),
     ]
     assert len({to_bytes(value) for value in values}) == len(values)
+    assert len({digest(value) for value in values}) == len(values)
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.99])

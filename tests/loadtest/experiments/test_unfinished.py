@@ -43,27 +43,30 @@ def counting():
 
 
 def test_the_same_work_is_done_once(counting, tmp_path):
-    first = ResumingExecutor(counting, tmp_path).submit(double, START, 1).result()
-    again = ResumingExecutor(counting, tmp_path).submit(double, {"w": START["w"].copy()}, 1).result()
+    with ResumingExecutor(counting, tmp_path) as executor:
+        first = executor.submit(double, START, 1).result()
+    with ResumingExecutor(counting, tmp_path) as executor:
+        again = executor.submit(double, {"w": START["w"].copy()}, 1).result()
     assert len(counting.done) == 1
     assert again[0].params["w"].tolist() == first[0].params["w"].tolist() == [0, 2, 4]
 
 
 def test_other_work_is_done(counting, tmp_path):
-    executor = ResumingExecutor(counting, tmp_path)
     works = [(double, START, 1), (double, START, 2), (double, {"w": START["w"] + 1}, 1), (triple, START, 1)]
-    results = [executor.submit(*work).result()[0] for work in works]
+    with ResumingExecutor(counting, tmp_path) as executor:
+        results = [executor.submit(*work).result()[0] for work in works]
     assert len(counting.done) == 4
     assert [one.params["w"].tolist()[-1] for one in results] == [4, 4, 6, 6]
 
 
 def test_a_torn_result_is_computed_again(counting, tmp_path):
-    executor = ResumingExecutor(counting, tmp_path)
-    executor.submit(double, START, 1).result()
+    with ResumingExecutor(counting, tmp_path) as executor:
+        executor.submit(double, START, 1).result()
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-3])
-    assert executor.submit(double, START, 1).result()[0].params["w"].tolist() == [0, 2, 4]
-    assert executor.submit(double, START, 1).result()[0].params["w"].tolist() == [0, 2, 4]
+    for _ in range(2):
+        with ResumingExecutor(counting, tmp_path) as executor:
+            assert executor.submit(double, START, 1).result()[0].params["w"].tolist() == [0, 2, 4]
     assert len(counting.done) == 2
 
 
@@ -85,9 +88,9 @@ class Later(InlineExecutor):
 
 def test_cancelled_work_is_neither_awaited_nor_kept(tmp_path):
     later = Later()
-    wanted = ResumingExecutor(later, tmp_path).submit(double, START, 1)
-    assert wanted.cancel()
-    later.future.set_result(double(START, 1))
+    with ResumingExecutor(later, tmp_path) as executor:
+        assert executor.submit(double, START, 1).cancel()
+        later.future.set_result(double(START, 1))
     assert not list(tmp_path.iterdir())
 
 
@@ -99,10 +102,18 @@ def test_work_that_the_pool_cancels_is_cancelled(tmp_path):
         wanted.result()
 
 
-def test_a_result_that_cannot_be_kept_fails(counting, tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError):
-        ResumingExecutor(counting, tmp_path / "file").submit(double, START, 1).result()
+@pytest.mark.parametrize(
+    "end", [lambda executor: executor.submit(double, START, 2), ResumingExecutor.shutdown]
+)
+def test_a_result_that_cannot_be_kept_ends_the_run(end, tmp_path):
+    later, folder = Later(), tmp_path / "run"
+    executor = ResumingExecutor(later, folder)
+    wanted = executor.submit(double, START, 1)
+    folder.touch()
+    later.future.set_result(double(START, 1))
+    assert wanted.result()[0].num_examples == 1
+    with pytest.raises(FileExistsError, match="run"):
+        end(executor)
 
 
 def stop(folder, error=None, conditions=CONDITIONS):
