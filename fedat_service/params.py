@@ -27,7 +27,7 @@ _MAX_ELEMENTS = 1 << 34
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One tensor of a model; `layer` is the unit that a schedule sends or keeps.
+    """One tensor of a model, of `size` elements; `layer` is the unit that a schedule sends or keeps.
 
     Raises:
         ManifestError: If the name, the shape or the dtype cannot be carried.
@@ -38,6 +38,7 @@ class TensorSpec:
     dtype: Dtype
     layer: str
     trainable: bool = True
+    size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for label, value in (("tensor", self.name), ("layer", self.layer)):
@@ -51,11 +52,7 @@ class TensorSpec:
             raise ManifestError(f"tensor {self.name!r}: shape {self.shape!r} must be up to 8 sizes >= 0")
         if self.trainable and self.dtype != "float32":
             raise ManifestError(f"tensor {self.name!r}: an integer tensor cannot be trainable")
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
+        object.__setattr__(self, "size", math.prod(self.shape))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ slot, slot by slot, in manifest order, for any set of tensors.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, get_args
 
@@ -128,6 +129,7 @@ def decode_model(bundle: Bundle, manifest: Manifest) -> Model:
     return to_model(decode_bundle(bundle)["weights"], manifest)
 
 
+@lru_cache(maxsize=16)
 def max_bundle_bytes(manifest: Manifest, *codecs: Codec | Qsgd, num_slots: int = 0) -> int:
     """More bytes than any bundle of the model in these codecs takes, with `num_slots` beside the weights."""
     payloads = sum(

@@ -1,6 +1,6 @@
 """How one tensor becomes bytes: float codecs behind one protocol, and raw integers beside it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
@@ -16,7 +16,7 @@ from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 
 
-class Codec(Protocol):
+class Codec(Hashable, Protocol):
     """A codec of float32 tensors."""
 
     @property
