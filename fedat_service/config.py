@@ -52,7 +52,9 @@ class ServiceSettings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    rate: float = Field(1.0, gt=0, description="Federation seconds per second: 50 plays a minute in 1.2 s.")
+    rate: float = Field(
+        1.0, gt=0, le=1e9, description="Federation seconds per second: 50 plays a minute in 1.2 s."
+    )
     event_log: Path | None = Field(
         None, description="Folder for one JSON-lines event log a federation; in memory if not given."
     )

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from fedat_service.federation.effects import MakeVersion
 from fedat_service.federation.events import VersionEvaluated
@@ -11,6 +11,7 @@ from fedat_service.wire.entries import Entry
 from fedat_service.wire.views import AccuracyPoint, ByteCount, VersionPoint, Volume
 
 Direction = Literal["up", "down"]
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 @dataclass

@@ -120,14 +120,20 @@ class Coordinator:
             Gone: If the federation is finished.
             NotNow: If the service is going down.
         """
-        end_s = asyncio.get_running_loop().time() + wait_s
+        now = asyncio.get_running_loop().time
+        end_s = now() + wait_s
+        was_lost = False
         while True:
             self._check_serving(name)
             if client_of(self.state, name).lost:
+                if was_lost and now() >= end_s:
+                    # A deadline that is over before the task is out loses its client again and again.
+                    return None
+                was_lost = True
                 await self._enter(lambda state: decisions.homecoming(state, name, self.clock.now()))
             lease = ready_lease(self.state, name)
             if lease is None:
-                if not await self._execution.waiting.wait(name, end_s - asyncio.get_running_loop().time()):
+                if not await self._execution.waiting.wait(name, end_s - now()):
                     return None
             elif lease.delivered_at_s is not None:
                 return lease

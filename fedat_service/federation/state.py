@@ -80,8 +80,7 @@ class Round:
         return self.exchange.last
 
 
-_index = attrgetter("index")
-_deadline_s = attrgetter("deadline_s")
+_index, _deadline_s = attrgetter("index"), attrgetter("deadline_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,8 @@ class Tier:
     """One tier: who is idle in it, its counter `T_m`, its cycle of syncs, and its rounds.
 
     `idle` are the live members that no round holds, `rounds` the open ones in the order they were opened, so
-    that no base version comes before an earlier one's. `closed` are rounds whose mean does
-    not make a version yet. Of its members' own evaluations, `correct` of `tested` examples were right.
+    that no base version comes before an earlier one's. `closed` are rounds whose mean makes no version yet.
+    Of its members' own evaluations, `correct` of `tested` examples were right.
     """
 
     number: int
@@ -117,8 +116,7 @@ class Tier:
 
     def without_round(self, index: int) -> "Tier":
         """The tier without a round that was open."""
-        at = bisect_left(self.rounds, index, key=_index)
-        return replace(self, rounds=(*self.rounds[:at], *self.rounds[at + 1 :]))
+        return replace(self, rounds=tuple(one for one in self.rounds if one.index != index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +125,9 @@ class State:
 
     `version` is decided, `published` is computed and readable; they differ for the moment in between.
     `profiling` holds the clients whose latency is not known yet, by the end of their leases. The tiers, with
-    their `borders`, were `formed_of` so many clients, and `joined` have come since. `evaluated` is
-    what observers reported, by version, and `observed` what they said of the newest one. `chances` is how
-    likely each tier is drawn, once somebody has looked.
+    their `borders`, were `formed_of` so many clients, and `joined` have come since. `evaluated` is what
+    observers reported, by version, and `observed` what they said of the newest one. `chances` is how likely
+    each tier is drawn, once somebody has looked.
     """
 
     spec: Spec

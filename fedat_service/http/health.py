@@ -5,6 +5,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from starlette.responses import JSONResponse, Response
 
 from fedat_service.http.context import Parts
+from fedat_service.metrics import DIRECTIONS
 
 router = APIRouter(tags=["operations"])
 
@@ -48,8 +49,8 @@ async def metrics(parts: Parts) -> Response:
         for tier, weight in zip(state.tiers, state.weights, strict=True):
             counts.labels(name, str(tier.number)).set(tier.update_count)
             weights.labels(name, str(tier.number)).set(weight)
-        for direction in ("up", "down"):
-            total = coordinator.ledger.total("up" if direction == "up" else "down")
+        for direction in DIRECTIONS:
+            total = coordinator.ledger.total(direction)
             volume.labels(name, direction, "payload").set(total.payload)
             volume.labels(name, direction, "wire").set(total.wire)
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

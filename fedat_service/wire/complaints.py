@@ -4,13 +4,22 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = 100
 
 Details = Mapping[str, Any]
 """One of the errors that pydantic found: its `ErrorDetails`."""
+
+
+def at_field(settings: type[BaseModel], field: str, value: object, why: str) -> ValidationError:
+    """A finding of our own, as pydantic's: it then stands at the field, not at the whole."""
+    kind = PydanticCustomError("not_fitting", "{why}", {"why": why})
+    return ValidationError.from_exception_data(
+        settings.__name__, [InitErrorDetails(type=kind, loc=(field,), input=value)]
+    )
 
 
 def first_of(error: ValidationError) -> Details:

@@ -9,11 +9,11 @@ from pydantic import (
     ConfigDict,
     Field,
     TypeAdapter,
-    ValidationError,
     WrapValidator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from fedat_service.wire.complaints import at_field
 
 
 class Strict(BaseModel):
@@ -69,12 +69,8 @@ def _require_own(settings: BaseModel, name: str, belongs: Mapping[str, tuple[str
     for field, owners in belongs.items():
         value = getattr(settings, field)
         if value != type(settings).model_fields[field].default and name not in owners:
-            reason = PydanticCustomError(
-                "not_its_own", f"{field} belongs to {' and '.join(owners)}, not to {name}"
-            )
-            wrong = InitErrorDetails(type=reason, loc=(field,), input=value)
-            # Raised as pydantic's own: it then stands at the field, not at the whole.
-            raise ValidationError.from_exception_data(type(settings).__name__, [wrong])
+            why = f"{field} belongs to {' and '.join(owners)}, not to {name}"
+            raise at_field(type(settings), field, value, why)
 
 
 class Participation(Strict):
@@ -285,7 +281,7 @@ class Rounds(Strict):
     """
 
     cohort_size: Annotated[Int, Field(ge=1, le=1_000_000)] = 10
-    deadline_s: Annotated[Float, Field(gt=0, le=1e9)] = 600.0
+    deadline_s: Annotated[Float, Field(ge=0.001, le=1e9)] = 600.0
     quorum: Annotated[Float, Field(gt=0, le=1)] = 0.5
     start_clients: Annotated[Int, Field(ge=1, le=10_000_000)] = 1
 

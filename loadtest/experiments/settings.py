@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from fedat_service.errors import ConfigError, Unprocessable
-from fedat_service.wire.complaints import complaint
+from fedat_service.wire.complaints import at_field, complaint
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Float, Int, Method, MethodName, Seed, Strict
 
@@ -103,7 +103,7 @@ class ExperimentSettings(Strict):
     """Simulated seconds that each method runs."""
 
     rate: Duration = 30.0
-    """Simulated seconds in a real one; `fedat demo` takes 15 for other data than digits."""
+    """Simulated seconds in a real one; `fedat demo` takes 30 for digits, 15 for other data."""
 
     epochs: Annotated[Int, Field(ge=1, le=10_000)] = 3
     """Local epochs of a round."""
@@ -144,7 +144,8 @@ class ExperimentSettings(Strict):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.num_unstable >= self.num_clients:
-            raise ValueError(f"num_unstable must lie in 0..{self.num_clients - 1}, got {self.num_unstable}")
+            why = f"must lie in 0..{self.num_clients - 1}"
+            raise at_field(type(self), "num_unstable", self.num_unstable, why)
         if len(set(self.methods)) < len(self.methods):
             raise ValueError(f"methods: one of them is there twice: {', '.join(self.methods)}")
         for name in (*self.methods, *self.method):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from fedat_service.errors import DataDamaged, DataMissing, RuleError
 from workers.data.dataset import Dataset
@@ -96,6 +96,8 @@ def _pixels(file: str, read: _Read) -> NDArray[np.uint8]:
         with Image.open(io.BytesIO(read(file)), formats=_FORMATS) as image:
             grey = image.mode == "L"
             pixels = np.asarray(image if grey or image.mode == "RGB" else image.convert("RGB"))
+    except UnidentifiedImageError as error:
+        raise DataDamaged(f"{file} is not a JPEG or PNG image") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataDamaged(f"{file} is not a JPEG or PNG image: {error}") from error
     return pixels[None] if grey else pixels.transpose(2, 0, 1)

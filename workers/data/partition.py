@@ -78,7 +78,9 @@ def classes_per_client(labels: Labels, num_clients: int, num_classes: int, seed:
     rng = np.random.default_rng(seed)
     pools = _shuffled_pools(labels, rng)
     total = len(pools)
-    if not 1 <= num_classes <= total or num_clients * num_classes < total:
+    if not 1 <= num_classes <= total:
+        raise RuleError(f"a client can hold 1..{total} classes, got {num_classes}")
+    if num_clients * num_classes < total:
         raise RuleError(f"{num_clients} clients of {num_classes} classes each cannot hold {total} classes")
     held = np.zeros((num_clients, total), bool)
     for client in held:

@@ -117,7 +117,7 @@ def _function(name: str, arguments: str) -> Any:  # noqa: ANN401 - the user's co
     module, _, attribute = name.partition(":")
     try:
         function = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise ConfigError(f"{name!r} cannot be imported: {error}") from error
     try:
         with suppress(ValueError):  # what is written in C may not tell what it takes

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from fedat_service.wire.complaints import at_field
 from fedat_service.wire.settings import Float, Int, Name, Seconds, Seed, Strict
 
 _MIN_DIGITS = 3
@@ -54,10 +55,14 @@ class FleetSettings(Strict):
     @model_validator(mode="after")
     def _fits(self) -> "FleetSettings":
         if self.num_processes > self.num_clients:
-            raise ValueError(f"num_processes must lie in 1..{self.num_clients}, got {self.num_processes}")
+            raise self._not_within("num_processes", 1)
         if self.num_unstable > self.num_clients:
-            raise ValueError(f"num_unstable must lie in 0..{self.num_clients}, got {self.num_unstable}")
+            raise self._not_within("num_unstable", 0)
         return self
+
+    def _not_within(self, field: str, fewest: int) -> ValidationError:
+        why = f"must lie in {fewest}..{self.num_clients}"
+        return at_field(type(self), field, getattr(self, field), why)
 
     def client_name(self, client: int) -> str:
         """Name of the client with this index, from `c000` on."""

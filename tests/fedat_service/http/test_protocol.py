@@ -264,6 +264,19 @@ async def test_prometheus_reads_the_tiers(service):
     assert 'fedat_version{federation="f"} 1.0' in text
 
 
+async def test_a_poll_ends_though_every_deadline_is_over_before_the_task_is_out(service):
+    app = create_app(rate=1e9)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as http,
+    ):
+        service.http, service.app = http, app
+        await service.create(rounds={"start_clients": 1, "cohort_size": 1, "deadline_s": 0.001})
+        await service.register("a")
+        answer = await asyncio.wait_for(service.task("a", wait=0.1), 10)
+    assert answer.status_code == 204
+
+
 async def test_a_tier_model_that_is_still_being_made_does_not_go_out_under_its_number(service):
     making, may_go_on = asyncio.Event(), asyncio.Event()
 

@@ -72,7 +72,7 @@ def test_training_starts_with_all_clients_and_ends_at_the_horizon():
 
 
 def test_more_processes_than_clients_are_refused_by_number():
-    with pytest.raises(ConfigError, match=r"num_processes must lie in 1\.\.50, got 100"):
+    with pytest.raises(ConfigError, match=r"num_processes: must lie in 1\.\.50, got 100"):
         fleet_of("fedat", ExperimentSettings(processes=100), URL)
 
 
@@ -83,7 +83,7 @@ def test_more_processes_than_clients_are_refused_by_number():
         ({"latency": "slow"}, "slow"),
         ({"model": "gpt"}, "gpt"),
         ({"data": "nothing"}, "nothing"),
-        ({"num_clients": 1, "num_unstable": 0, "processes": 2}, "num_processes must lie in 1..1, got 2"),
+        ({"num_clients": 1, "num_unstable": 0, "processes": 2}, "num_processes: must lie in 1..1, got 2"),
         ({"method": {"fedat": {"schedule": {"name": "fedals", "head": ["nowhere"]}}}}, "nowhere"),
     ],
 )

@@ -104,6 +104,13 @@ def test_a_function_of_the_users_own_that_cannot_be_called_is_told_how_it_is(fle
         Population(fleet(**fields)).build_model()
 
 
+def test_a_module_of_the_users_own_that_does_not_parse_is_told_where(fleet, tmp_path, monkeypatch):
+    (tmp_path / "unparsed.py").write_text("def build(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"'unparsed:build' cannot be imported: .*unparsed\.py, line 1"):
+        Population(fleet(model="unparsed:build")).build_model()
+
+
 @pytest.mark.parametrize(
     ("name", "own"), [("a.b:c", True), ("mlp", False), ("C:\\data", False), (":f", False), ("a:", False)]
 )
