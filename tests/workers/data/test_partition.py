@@ -109,7 +109,7 @@ def test_every_client_has_exactly_k_classes_and_classes_are_held_equally(num_cla
 
 
 def test_numbers_of_classes_that_make_no_sense_are_named():
-    with pytest.raises(RuleError, match="a client can hold 1..10 classes, got 11"):
+    with pytest.raises(RuleError, match=r"a client can hold 1\.\.10 classes, got 11"):
         classes_per_client(EVEN, 20, 11, seed=0)
     with pytest.raises(RuleError, match="3 clients of 3 classes each cannot hold 10"):
         classes_per_client(EVEN, 3, 3, seed=0)
