@@ -1,5 +1,9 @@
 """Commands of the service: `serve`, `methods`, `replay` and `doctor`."""
 
+import os
+import signal
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +39,9 @@ def serve(
     keep_updates: Annotated[
         bool | None, typer.Option(help="Keep the updates beside the log, so that `replay` can verify it.")
     ] = None,
+    until_eof: Annotated[
+        bool, typer.Option("--until-eof", help="End when standard input does: whoever started it is gone.")
+    ] = False,
 ) -> None:
     """Start the aggregation service.
 
@@ -62,7 +69,16 @@ def serve(
         f"{settings.rate:g} federation seconds a second",
         soft_wrap=True,
     )
+    if until_eof:
+        threading.Thread(target=_end_with_input, daemon=True).start()
     run(app, sockets)
+
+
+def _end_with_input() -> None:
+    """Read standard input to its end, then go down as on a signal."""
+    while os.read(sys.stdin.fileno(), 1 << 16):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _store(settings: ServiceSettings) -> "JsonLinesStore | None":

@@ -32,6 +32,8 @@ class ServiceProcess:
 def fedat_serve(rate: float, event_log: Path | None = None, *, keep_updates: bool = False) -> list[str]:
     """The command that starts this package's service; its port is added by `running`."""
     command = [sys.executable, "-m", "fedat_service.cli", "serve", "--host", _HOST, "--rate", str(rate)]
+    # Nobody else could end it, should this process be killed.
+    command.append("--until-eof")
     if event_log is not None:
         command += ["--event-log", str(event_log)]
     return [*command, "--keep-updates"] if keep_updates else command
@@ -55,7 +57,7 @@ def running(command: Sequence[str], log: Path, ready_path: str = "/readyz") -> I
         # A session of its own: an interrupt from the keyboard reaches us first, and we end it in order.
         process = subprocess.Popen(  # noqa: S603 - our own command line
             [*command, "--port", str(port)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -104,3 +106,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()

@@ -1,5 +1,7 @@
 import http.client
+import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -34,6 +36,27 @@ def test_a_failure_inside_ends_the_process_too(tmp_path):
     with pytest.raises(KeyboardInterrupt), running(HANDLERS, tmp_path / "server.log") as server:
         raise KeyboardInterrupt
     assert not is_running(server.pid)
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from loadtest.experiments.service import fedat_serve, running
+with running(fedat_serve(rate=1.0), Path(sys.argv[1])) as server:
+    print(server.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.e2e
+def test_a_service_ends_with_whoever_started_it(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path / "log"], stdout=subprocess.PIPE) as parent:
+        service = int(parent.stdout.readline())
+        parent.kill()
+    end_s = time.monotonic() + 20
+    while is_running(service) and time.monotonic() < end_s:
+        time.sleep(0.05)
+    assert not is_running(service)
 
 
 def test_a_process_that_ends_at_once_is_reported_with_its_last_words(tmp_path):
