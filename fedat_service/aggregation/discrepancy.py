@@ -97,5 +97,6 @@ def _squared_distance(
     for part in chunks(x.size):
         difference = np.divide(x[part], scale, dtype=np.float64)
         difference -= b[part]
-        total += float(difference @ difference)
+        # Not `@`: its bits would be those of the processor and the number of its threads.
+        total += float(np.square(difference).sum())
     return total

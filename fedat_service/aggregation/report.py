@@ -53,6 +53,6 @@ def summarise(num_examples: _Values, correct: _Values, loss: _Values) -> Summary
         num_clients=n.size,
         num_examples=int(total),
         accuracy=float(right.sum() / total),
-        loss=float(n @ mean_loss / total),
+        loss=float((n * mean_loss).sum() / total),
         client_accuracy_variance=float(np.var(right / n)),
     )

@@ -82,7 +82,7 @@ def extended(
     drift: NDArray[np.float64] = np.asarray(d, np.float64)
     sizes: NDArray[np.float64] = np.asarray(dims, np.float64)
     _require_drift(drift)
-    total = drift @ sizes
+    total = (drift * sizes).sum()
     candidates = np.flatnonzero(extendable)
     if total == 0 or candidates.size == 0:
         return []

@@ -196,7 +196,8 @@ def _norm(values: NDArray[np.floating[Any]]) -> float:
     squares = 0.0
     for start in range(0, values.size, _BLOCK):
         block = values[start : start + _BLOCK].astype(np.float64)
-        squares += float(block @ block)
+        # Not `block @ block`: its bits would be those of the processor and the number of its threads.
+        squares += float(np.square(block).sum())
     with np.errstate(over="ignore"):
         norm = float(values.dtype.type(math.sqrt(squares)))
     if not norm <= MAX_NORM:
