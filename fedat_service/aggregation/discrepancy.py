@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from fedat_service.aggregation.chunks import chunks
 from fedat_service.aggregation.mean import RunningMean
 from fedat_service.errors import ManifestError, RuleError
 from fedat_service.params import Manifest
+
+_NOISE = 1e-12
+"""Share of the squares that float64 can lose in a sum over a tensor."""
 
 
 class Drift:
@@ -35,7 +39,7 @@ class Drift:
         self._base = base
         self._squares = {tensor.name: 0.0 for tensor in manifest.tensors if tensor.trainable}
 
-    def add(self, tensor: str, values: NDArray[np.float32], weight: float) -> None:
+    def add(self, tensor: str, values: NDArray[np.floating[Any]], weight: float) -> None:
         """Take one upload of a tensor in; one that does not learn has no discrepancy.
 
         Args:
@@ -84,14 +88,13 @@ class Drift:
             u, b = mean.total[span], self._base[span]
             moved = _squared_distance(u, b, mean.weight_sum * mean.scale)
             spread = self._squares[tensor.name] / mean.weight_sum - moved
-            # Equal uploads can come out below zero by the last bits.
-            d[tensor.name] = max(0.0, spread) / (tau[tensor.name] * max(1, tensor.size))
+            # What equal uploads come to by the last bits of the sums is no discrepancy.
+            found = spread if spread > _NOISE * moved else 0.0
+            d[tensor.name] = found / (tau[tensor.name] * max(1, tensor.size))
         return d
 
 
-def _squared_distance(
-    x: NDArray[np.float32] | NDArray[np.float64], b: NDArray[np.float32], scale: float = 1.0
-) -> float:
+def _squared_distance(x: NDArray[np.floating[Any]], b: NDArray[np.float32], scale: float = 1.0) -> float:
     """``||x / scale - b||^2``, summed in float64."""
     total = 0.0
     for part in chunks(x.size):

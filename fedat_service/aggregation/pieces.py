@@ -1,6 +1,10 @@
 """Walking the tensors of one model inside the vectors of another."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedat_service.aggregation.chunks import chunks
 from fedat_service.errors import ManifestError
@@ -40,6 +44,12 @@ def require_part(whole: Manifest, part: Manifest) -> None:
     for tensor in part.tensors:
         if shapes.get(tensor.name) != tensor.shape:
             raise ManifestError(f"there is no tensor {tensor.name!r} of shape {list(tensor.shape)} here")
+
+
+def rounded(values: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Values in another type; those beyond its range become its largest, for nothing infinite can be sent."""
+    most = float(np.finfo(dtype).max)
+    return np.clip(values, -most, most).astype(dtype)
 
 
 def _cut(start: int, other: int, size: int) -> Iterator[tuple[slice, slice]]:

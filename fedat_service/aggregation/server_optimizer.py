@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedat_service.aggregation.pieces import float_pieces, require_part
+from fedat_service.aggregation.pieces import float_pieces, require_part, rounded
 from fedat_service.errors import ManifestError, RuleError
 from fedat_service.params import Manifest, Model
 
@@ -67,7 +67,7 @@ class ServerRate:
         new = np.subtract(mean, x, dtype=np.float64)
         new *= self.gamma
         new += x
-        return state, _rounded(new, x.dtype)
+        return state, rounded(new, x.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Adaptive:
         m = self.beta1 * state.m.astype(np.float64) + (1 - self.beta1) * delta
         v = self._second_moment(state.v.astype(np.float64), delta * delta)
         new = x + self.lr * m / (np.sqrt(v) + self.tau)
-        return Moments(_rounded(m, state.m.dtype), _rounded(v, state.v.dtype)), _rounded(new, x.dtype)
+        return Moments(rounded(m, state.m.dtype), rounded(v, state.v.dtype)), rounded(new, x.dtype)
 
     def _second_moment(self, v: NDArray[np.float64], squares: NDArray[np.float64]) -> NDArray[np.float64]:
         match self.rule:
@@ -166,13 +166,6 @@ def move(
         elif not tensor.trainable:
             floats[here] = mean.floats[there]
     return Moments(m, v), Model(floats, integers)
-
-
-def _rounded(values: NDArray[np.float64], dtype: np.dtype[Any]) -> _Floats:
-    """Values in another type; those beyond its range become its largest, for no model may be infinite."""
-    most = float(np.finfo(dtype).max)
-    np.clip(values, -most, most, out=values)
-    return values.astype(dtype)
 
 
 def _require_fit(model: Model, manifest: Manifest) -> None:

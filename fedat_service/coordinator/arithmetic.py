@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedat_service.aggregation.asynchronous import REPLACE, blended
+from fedat_service.aggregation.asynchronous import blended
 from fedat_service.aggregation.mean import RunningMean
 from fedat_service.aggregation.mixing import mix_tiers
 from fedat_service.aggregation.server_optimizer import Moments, move
@@ -103,12 +103,15 @@ class Arithmetic:
         return self._versions[base_version]
 
     def drop(self, dropped: DropRound) -> None:
-        """Forget an abandoned round."""
+        """Forget an abandoned round, but for what its clients keep of it, too."""
         self._begun.pop((dropped.tier, dropped.round), None)
-        self._gathered.pop((dropped.tier, dropped.round), None)
+        gathered = [self._gathered.pop((dropped.tier, dropped.round), None)]
         if not self._spec.rule.solo:
-            self._gathered.pop((dropped.tier, None), None)
+            gathered.append(self._gathered.pop((dropped.tier, None), None))
             self._bases.pop(dropped.tier, None)
+        for gathering in filter(None, gathered):
+            if self._spec.half.follows:
+                self._receive(gathering, dropped.num_updates, dropped.num_clients)
 
     def close_sync(self, closed: CloseSync) -> str:
         """Make what a round's next exchange begins with, and give its digest.
@@ -131,15 +134,15 @@ class Arithmetic:
         tier, gathering = self._tiers[made.tier - 1], self._gathered.pop((made.tier, None))
         moved = self._carriable(self._moved(made, gathering))
         self._receive(gathering, made.num_updates, made.num_clients)
-        self._slots = settle(self._spec.half, self._spec.method.solver, self._slots)
+        began = [self._begun.pop((made.tier, index), None) for index in made.rounds]
+        slots = [begin.slots for begin in began if begin is not None]
+        self._slots = settle(self._spec.half, self._spec.method.solver, self._slots, slots)
         intervals = self._intervals(gathering, made) if self._measures(made.tier) else ()
         self._tiers[made.tier - 1] = TierModel(made.version, moved, tier.rounds + len(made.rounds))
         model = mix_tiers([one.model for one in self._tiers], made.weights)
         if self._spec.method.codec.directions == "both":
             model = self._step(made.version, model)
         self._versions[made.version] = Begin(model, self._slots)
-        for index in made.rounds:
-            self._begun.pop((made.tier, index), None)
         return Made(model, intervals)
 
     def _step(self, version: int, target: Model) -> Model:
@@ -195,7 +198,7 @@ class Arithmetic:
         x, base = self._tiers[made.tier - 1].model, self._bases.pop(made.tier)
         versions = {number: begin.model for number, begin in self._versions.items()}
         target = blended(made.blend, self._whole(gathering, x), x, versions, self._spec.manifest)
-        start = base if made.blend == REPLACE else Begin(x, NO_SLOTS)
+        start = Begin(x, NO_SLOTS) if self._spec.rule.solo else base
         return self._stepped(made.tier, start, target, self._spec.manifest)
 
     def _stepped(self, tier: int, begin: Begin, target: Model, due: Manifest) -> Model:

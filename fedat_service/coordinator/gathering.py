@@ -4,6 +4,7 @@ from itertools import groupby
 from operator import attrgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedat_service.aggregation.discrepancy import Drift
 from fedat_service.aggregation.mean import RunningMean, add_values, update_weight
@@ -11,9 +12,10 @@ from fedat_service.errors import RuleError
 from fedat_service.federation.spec import Spec
 from fedat_service.params import Manifest, Model
 from fedat_service.wire.bundle import Bundle
-from fedat_service.wire.codecs import Int64, make_codec
+from fedat_service.wire.codecs import Codec, Int64, make_codec
 from fedat_service.wire.differences import differential
-from fedat_service.wire.entries import Entry, values_of
+from fedat_service.wire.entries import Entry
+from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import Slot
 
 _slot = attrgetter("slot")
@@ -66,8 +68,17 @@ class Gathering:
             if entry.reference == "base":
                 add_values(differential(entry).on_grid(began), weight, mean.total[span])
             if slot == "weights" and self._drift is not None:
-                self._drift.add(entry.tensor.name, values_of(entry, began), weight)
+                self._drift.add(entry.tensor.name, self._exact(entry.codec, entry, began), weight)
         mean.admit(integers, weight)
+
+    def _exact(self, codec: Codec | Qsgd, entry: Entry, began: NDArray[np.float32]) -> NDArray[np.float64]:
+        """A tensor's values as the means count them: rounded to float32, equal ones would seem to differ."""
+        total = np.zeros(entry.tensor.size)
+        codec.add(entry.payload, 1.0, total)
+        if entry.reference == "base":
+            add_values(differential(entry).on_grid(began), 1.0, total)
+        total /= self._scale
+        return total
 
     def _open(self, slot: Slot, entries: tuple[Entry, ...]) -> None:
         whole = self._spec.manifest

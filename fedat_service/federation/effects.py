@@ -18,10 +18,15 @@ class AddUpdate:
 
 @dataclass(frozen=True, slots=True)
 class DropRound:
-    """The tier's round was abandoned with updates in it: forget its running means."""
+    """The tier's round was abandoned after somebody had sent something: forget its running means.
+
+    Of the `num_clients` there are, `num_updates` have sent the exchange that it was at.
+    """
 
     tier: int
     round: int
+    num_updates: int
+    num_clients: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,8 @@ def expire_rounds(state: State, number: int) -> Step:
             state, more = _close(state, number, current)
         else:
             state = _end_round(state, number, current)
-            more = (DropRound(number, current.index),) if current.reported or current.sync else ()
+            dropped = DropRound(number, current.index, len(current.reported), len(state.clients))
+            more = (dropped,) if current.reported or current.sync else ()
         effects += more
     return state, effects
 

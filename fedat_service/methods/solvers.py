@@ -4,7 +4,7 @@ The client's half trains; both go by one name. Only trainable tensors have slots
 vectors here are over `learning(manifest)`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedat_service.aggregation.mean import Weighting
-from fedat_service.aggregation.pieces import float_pieces, require_part
+from fedat_service.aggregation.pieces import float_pieces, require_part, rounded
 from fedat_service.errors import ManifestError, RuleError
 from fedat_service.params import Manifest
 from fedat_service.wire.settings import Slot, Solver
@@ -29,11 +29,9 @@ class SlotState:
 
     Attributes:
         values: Vectors of shape `(learning(manifest).num_floats,)`, by name; most are slots.
-        version: How often they changed. At 0 they are as `start` makes them, and need not travel.
     """
 
     values: Mapping[str, _Vector]
-    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class ServerHalf:
         weighting: How updates count in the mean of a slot that comes up.
         receive: New pieces of the vectors from the old ones, the means of the slots that came up, and the
             share of all clients that sent them.
-        settle: New pieces of the vectors when a round is over.
+        settle: New pieces of the vectors when a round is over, from the old ones and those it began with.
     """
 
     name: str
@@ -61,7 +59,7 @@ class ServerHalf:
     ends: tuple[Slot, ...] = ()
     weighting: Weighting = "uniform"
     receive: _Receive | None = None
-    settle: Callable[[Solver, _Pieces], _Pieces] | None = None
+    settle: Callable[[Solver, _Pieces, _Pieces], _Pieces] | None = None
 
     @property
     def num_slots(self) -> int:
@@ -100,13 +98,13 @@ def _keep_gradient(_: Solver, _old: _Pieces, mean: _Pieces, _share: float) -> _P
     return {"control": mean["gradient"]}
 
 
-def _momentum(solver: Solver, old: _Pieces) -> _Pieces:
-    """Mime, Algorithm 1: once a round the base optimizer's state is updated with ``c``.
+def _momentum(solver: Solver, old: _Pieces, began: _Pieces) -> _Pieces:
+    """Mime, Algorithm 1: once a round the base optimizer's state is updated with the round's own ``c``.
 
     ``m <- beta m + (1 - beta) c``. All local steps of the round used the old m.
     """
     beta = solver.momentum
-    return {"momentum": beta * old["momentum"] + (1 - beta) * old["control"]}
+    return {"momentum": beta * old["momentum"] + (1 - beta) * began["control"]}
 
 
 def _second_moment_half(name: str) -> ServerHalf:
@@ -214,19 +212,27 @@ def receive(
         old = {name: vector[here].astype(np.float64) for name, vector in values.items()}
         sent: _Pieces = {slot: vector[there].astype(np.float64) for slot, vector in means.items()}
         for name, piece in rule(solver, old, sent, num_updates / num_clients).items():
-            values[name][here] = piece
-    return SlotState(values, state.version + 1)
+            values[name][here] = rounded(piece, values[name].dtype)
+    return SlotState(values)
 
 
-def settle(half: ServerHalf, solver: Solver, state: SlotState) -> SlotState:
-    """Close a round: what a solver makes of its own vectors, if anything."""
-    if half.settle is None:
+def settle(half: ServerHalf, solver: Solver, state: SlotState, began: Sequence[SlotState]) -> SlotState:
+    """Close rounds: what a solver makes of its own vectors, if anything.
+
+    Args:
+        half: The solver's server half.
+        solver: The solver's numbers.
+        state: The server's vectors; they are not written to.
+        began: What the rounds trained with. Other rounds may have begun since, and have changed `state`.
+    """
+    if half.settle is None or not began:
         return state
     values = dict(state.values)
     old = {name: vector.astype(np.float64) for name, vector in values.items()}
-    for name, vector in half.settle(solver, old).items():
-        values[name] = vector.astype(values[name].dtype)
-    return SlotState(values, state.version + 1)
+    means = {name: np.stack([one.values[name] for one in began]).mean(0, np.float64) for name in values}
+    for name, vector in half.settle(solver, old, means).items():
+        values[name] = rounded(vector, values[name].dtype)
+    return SlotState(values)
 
 
 def _require_means(half: ServerHalf, means: Mapping[Slot, _Vector], due: Manifest) -> _Receive:

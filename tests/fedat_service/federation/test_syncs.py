@@ -62,7 +62,7 @@ def test_a_round_that_nobody_goes_on_with_is_dropped_with_all_its_syncs(fedals):
     fedals.update("a", 1.0)
     fedals.update("b", 2.0)
     closed(fedals)
-    assert DropRound(1, 1) in fedals.deadline()
+    assert DropRound(1, 1, num_updates=0, num_clients=2) in fedals.deadline()
     assert fedals.state.version == 0
 
 

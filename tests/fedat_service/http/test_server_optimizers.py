@@ -98,6 +98,18 @@ async def test_a_tier_of_fedat_moves_from_the_version_its_cohort_started_from(se
     np.testing.assert_allclose(await floats(service), 4.0 / 3 + 4.0 * 2 / 3, rtol=1e-6)
 
 
+async def test_tiers_that_train_at_once_have_moments_of_their_own(service):
+    server = {"name": "fedadagrad", "lr": 1.0, "beta1": 0.0, "tau": 1.0}
+    participation = {"name": "fedat", "cold_start": "reported"}
+    await start(
+        service, [0.0], "a", "b", participation=participation, server=server, tiering={"num_tiers": 2}
+    )
+    await profile(service, "a", "b")
+    for client in ("a", "b"):
+        await send(service, client, [2.0])
+        np.testing.assert_allclose(await floats(service), 2.0 / (4.0**0.5 + 1.0), rtol=1e-6)
+
+
 async def test_tiers_that_train_in_turns_share_the_moments_of_the_one_model(service):
     server = {"name": "fedadagrad", "lr": 1.0, "beta1": 0.0, "tau": 1.0}
     await start(
@@ -130,6 +142,17 @@ async def test_fedasync_s_mixing_is_one_step_of_the_server(service):
     await start(service, [1.0], "a", participation=participation, server={"name": "server_lr", "gamma": 0.5})
     await send(service, "a", [5.0])
     np.testing.assert_allclose(await floats(service), 1.0 + 0.5 * 0.5 * 4.0, rtol=1e-6)
+
+
+async def test_fedasync_that_replaces_steps_from_the_model_that_has_gone_on(service):
+    participation = {"name": "fedasync", "alpha": 1.0, "staleness": "constant"}
+    await start(
+        service, [0.0], "a", "b", participation=participation, server={"name": "server_lr", "gamma": 0.5}
+    )
+    await service.task("b")
+    await send(service, "a", [4.0])
+    await send(service, "b", [6.0])
+    np.testing.assert_allclose(await floats(service), 2.0 + 0.5 * (6.0 - 2.0), rtol=1e-6)
 
 
 async def test_a_step_starts_from_the_model_that_clients_were_sent(service):
