@@ -277,7 +277,8 @@ class Rounds(Strict):
     """Cohorts, deadlines and quorum.
 
     A round closes when its whole cohort has reported, or at `deadline_s` if at least `quorum` of it has;
-    otherwise it is abandoned and opened again with a fresh cohort.
+    otherwise it is abandoned and opened again with a fresh cohort. Of several syncs each has a
+    deadline, who misses one is out, and the quorum is always of the clients that the round was opened with.
     """
 
     cohort_size: Annotated[Int, Field(ge=1, le=1_000_000)] = 10
