@@ -121,11 +121,12 @@ class Schedule(Strict):
     """Which tensors travel at which sync of a round; a round ends with everything in sync.
 
     `full` is one sync a round. `fedals` averages the layers of the `head` at each of `alpha` syncs, the
-    others at the last: a head is the `classifier` (the last layer that learns), the last n layers with
-    kernels, or the layers that match shell patterns. `fedlama` gives tensors (`unit`: of two dimensions or
-    more, or whole layers) that hardly differ between clients the interval of `phi` syncs; `rule` is the
-    authors' inclusive one or the paper's text, and the first `warmup_blocks` syncs leave all intervals
-    alone (0 is the paper). `buffers` are averaged with the model, or stay `local` and never travel.
+    others at the last: a head is the `classifier` (the last layer that learns), the last n groups of a layer
+    with a kernel and what follows it (norms, a `shortcut` or `downsample`), or the layers that match shell
+    patterns. `fedlama` gives tensors (`unit`: of two dimensions or more, or whole layers) that hardly differ
+    between clients the interval of `phi` syncs; `rule` is the authors' inclusive one or the paper's text, and
+    the first `warmup_blocks` syncs leave all intervals alone (0 is the paper). `buffers` are averaged with
+    the model, or stay `local` and never travel.
     """
 
     name: Literal["full", "fedals", "fedlama"] = "full"

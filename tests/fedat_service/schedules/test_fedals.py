@@ -112,8 +112,23 @@ def test_a_count_takes_the_last_layers_with_what_follows_each(count, head):
 
 @pytest.mark.parametrize("count", [0, 3, 4])
 def test_a_count_of_no_layer_or_all_is_refused(count):
-    with pytest.raises(RuleError, match=f"a model of 3 layers with kernels has no head of {count}"):
+    with pytest.raises(RuleError, match=f"a model of 3 groups of layers has no head of {count}"):
         head_by_count(NETWORK, count)
+
+
+@pytest.mark.parametrize("side", ["shortcut.0", "downsample.0", "shortcut"])
+def test_a_shortcut_belongs_to_what_it_stands_after(side):
+    path = [tensor(f"block.{name}.weight", 4, 4, 3, 3) for name in ("conv1", "conv2")]
+    tensors = (*path, tensor(f"block.{side}.weight", 4, 4, 1, 1), tensor("fc.weight", 2, 4))
+    assert head_by_count(Manifest(tensors), 2) == {"block.conv2", f"block.{side}", "fc"}
+
+
+def test_a_name_that_only_begins_like_a_shortcut_is_a_layer_like_any_other():
+    names = ("a", "shortcuts", "fc")
+    assert head_by_count(Manifest(tuple(tensor(f"{n}.weight", 2, 2) for n in names)), 2) == {
+        "shortcuts",
+        "fc",
+    }
 
 
 def test_the_classifier_is_the_last_layer_that_learns():
