@@ -154,6 +154,28 @@ def test_buffers_and_vectors_keep_the_short_interval_per_tensor():
     assert cycle.intervals == {"a.weight": 2, "a.bias": 1, "a.mean": 1}
 
 
+@given(
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=12),
+    st.floats(1e-9, 1e6),
+    st.sampled_from(["official", "text"]),
+    st.sampled_from(["kernel-tensor", "layer"]),
+)
+def test_where_all_drift_alike_the_order_of_the_model_decides(sizes, d, rule, unit):
+    parts = {"weight": 0} if unit == "kernel-tensor" else {"weight": 0, "bias": 3}
+    manifest = Manifest(
+        tuple(
+            TensorSpec(f"l{i}.{part}", (size + more, 1), "float32", f"l{i}")
+            for i, size in enumerate(sizes)
+            for part, more in parts.items()
+        )
+    )
+    names = [t.name for t in manifest.tensors]
+    intervals = fedlama(manifest, names, 2, dict.fromkeys(names, d), rule, unit).intervals
+    long = [intervals[f"l{i}.weight"] == 2 for i in range(len(sizes))]
+    assert long == sorted(long, reverse=True)
+    assert long[0] or rule == "text"
+
+
 @given(UNITS)
 def test_the_official_rule_also_extends_the_unit_at_the_crossing(units):
     d, dims, extendable = zip(*units, strict=True)
@@ -182,6 +204,14 @@ def test_where_nothing_drifts_nothing_is_extended(rule):
 def test_a_discrepancy_that_is_no_distance_is_refused(wrong):
     with pytest.raises(RuleError, match=f"got {wrong} of unit 1"):
         extended([1.0, wrong], [1, 1], [True, True])
+
+
+@pytest.mark.parametrize("unit", ["kernel-tensor", "layer"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_a_tensor_whose_discrepancy_is_no_distance_is_named(wrong, unit):
+    d = dict.fromkeys(NAMES, 1.0) | {"fc1.bias": wrong}
+    with pytest.raises(RuleError, match=rf"tensor 'fc1\.bias'.* got {wrong}"):
+        fedlama(LEAF_CNN, NAMES, 2, d, unit=unit)
 
 
 def test_every_unit_needs_a_discrepancy():
