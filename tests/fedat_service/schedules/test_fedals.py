@@ -2,7 +2,6 @@ import pytest
 
 from fedat_service.errors import RuleError
 from fedat_service.params import Manifest, TensorSpec
-from fedat_service.schedules.cycle import communication_cost
 from fedat_service.schedules.fedals import classifier, fedals, head_by_count, head_by_name
 
 
@@ -47,7 +46,7 @@ def test_syncs_end_intervals_as_in_the_golden_schedule(golden):
     assert len(after["phi.weight"]) == len(case["outputs"]["start"]["phi_sync_after_step"])
 
 
-def test_both_ways_together_send_the_golden_numbers_of_parameters(golden):
+def test_both_ways_together_send_the_golden_numbers_of_parameters(golden, cost):
     case = golden("fedals_table2")
     inputs = case["inputs"]
     manifest = two_parts(inputs["phi"], inputs["h"])
@@ -55,7 +54,7 @@ def test_both_ways_together_send_the_golden_numbers_of_parameters(golden):
     for alpha in inputs["alpha"]:
         cycle = fedals(manifest, ["phi.weight", "h.weight"], alpha, {"h"})
         rounds = inputs["T"] // (inputs["tau"] * cycle.length)
-        sent.append(2 * communication_cost(manifest, [cycle] * rounds))
+        sent.append(2 * cost(manifest, [cycle] * rounds))
     assert sent == case["outputs"]["params"]
 
 
