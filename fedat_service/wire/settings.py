@@ -126,7 +126,8 @@ class Schedule(Strict):
     patterns. `fedlama` gives tensors (`unit`: of two dimensions or more, or whole layers) that hardly differ
     between clients the interval of `phi` syncs; `rule` is the authors' inclusive one or the paper's text, and
     the first `warmup_blocks` syncs leave all intervals alone (0 is the paper). `buffers` are averaged with
-    the model, or stay `local` and never travel.
+    the model, or stay `local`: no update carries them, and a client fetches the initial ones once. Versions
+    keep those, so that what observers measure of a model with batch norm then means little.
     """
 
     name: Literal["full", "fedals", "fedlama"] = "full"
