@@ -225,7 +225,8 @@ class CodecSettings(Strict):
     `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
     started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
     take 5). With `directions` up, models go down as float32; with both, every version is the one before it
-    and a rounded step, which goes down alone to those who hold the one before it, and float32 to the others.
+    and a rounded step: who holds the one before it gets the step alone, others float32. Between the syncs of
+    a round means go down as float32, and who then holds only those gets the next version as float32, too.
     Statistics that do not learn travel as float32: a variance that is rounded at random can become negative.
     """
 
