@@ -46,7 +46,7 @@ def _open_round(state: State, tier: Tier) -> Step:
     index = tier.rounds_opened + 1
     deadline_s = state.now_s + state.spec.rounds.deadline_s
     plan = state.spec.plan_of(tier.cycle, index)
-    fresh = Round(index, state.version, cohort, deadline_s, plan)
+    fresh = Round(index, state.version, cohort, len(cohort), deadline_s, plan)
     opened = replace(tier, rounds_opened=index, rounds=(*tier.rounds, fresh), idle=tier.idle.without(cohort))
     state = _lease(with_tier(state, opened), tier.number, fresh)
     # A cohort that starts from a version still being computed is woken when that is published.
@@ -111,7 +111,7 @@ def expire_rounds(state: State, number: int) -> Step:
     ).deadline_s <= state.now_s:
         missing = sorted(set(current.cohort).difference(current.reported))
         state = lose_clients(state, missing, f"missed the deadline of round {current.index} of tier {number}")
-        if len(current.reported) >= state.spec.rounds.quorum * len(current.cohort):
+        if len(current.reported) >= state.spec.rounds.quorum * current.size:
             state, more = _close(state, number, current)
         else:
             state = _end_round(state, number, current)

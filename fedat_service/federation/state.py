@@ -56,12 +56,13 @@ class Round:
     """A synchronous round inside a tier: a fixed cohort, trained from `base_version`.
 
     It is at exchange `sync` of its `plan`, which `reported` have answered; `closing` while the values that
-    the next one begins with are computed.
+    the next one begins with are computed. `size` clients were in it when it opened.
     """
 
     index: int
     base_version: int
     cohort: tuple[str, ...]
+    size: int
     deadline_s: float
     plan: Plan
     sync: int = 0
@@ -281,8 +282,7 @@ def since_start_s(state: State, at_s: float) -> float:
 def versions_in_use(state: State) -> frozenset[int]:
     """Versions somebody may ask for.
 
-    What rounds started from that are open or make no version yet, what profiling uses, and everything from
-    the newest published one on.
+    What rounds that are open or make no version yet started from, profiling's, and all not yet superseded.
     """
     bases = {one.base_version for tier in state.tiers for one in (*tier.rounds, *tier.closed)}
     profiled = {0} if len(state.tiers) > 1 else set()

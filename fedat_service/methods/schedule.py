@@ -36,17 +36,14 @@ def measures(schedule: Schedule, blocks: int) -> bool:
 
 
 def next_cycle(
-    schedule: Schedule, manifest: Manifest, cycle: Cycle, discrepancies: Mapping[str, float] | None
+    schedule: Schedule, manifest: Manifest, cycle: Cycle, discrepancies: Mapping[str, float]
 ) -> Cycle:
-    """The cycle of the round after one that ran `cycle`; the same one where nothing was measured.
+    """The cycle of the round after one that ran `cycle` and whose last sync was measured.
 
     Raises:
         RuleError: If a discrepancy is missing, negative or not finite.
     """
-    if discrepancies is None:
-        return cycle
-    tensors = _travelling(schedule, manifest)
-    return fedlama(manifest, tensors, schedule.phi, discrepancies, schedule.rule, schedule.unit)
+    return fedlama(manifest, cycle.intervals, schedule.phi, discrepancies, schedule.rule, schedule.unit)
 
 
 def _travelling(schedule: Schedule, manifest: Manifest) -> tuple[str, ...]:

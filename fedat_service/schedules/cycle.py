@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fedat_service.errors import RuleError
-from fedat_service.params import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +61,3 @@ def uniform(tensors: Iterable[str], length: int = 1) -> Cycle:
         RuleError: If there is no tensor, or the length is below 1.
     """
     return Cycle(length, dict.fromkeys(tensors, 1))
-
-
-def communication_cost(manifest: Manifest, cycles: Iterable[Cycle]) -> int:
-    """Elements that one client uploads over some rounds: ``C = sum_l dim_l kappa_l``.
-
-    Lee et al., FedLAMA (AAAI '23), eq. 8, where ``kappa_l`` counts the syncs of layer l. Buffers are not
-    counted, nor is the way down, which is as long.
-    """
-    sizes = {tensor.name: tensor.size for tensor in manifest.tensors if tensor.trainable}
-    return sum(
-        sizes.get(tensor, 0) * (cycle.length // interval)
-        for cycle in cycles
-        for tensor, interval in cycle.intervals.items()
-    )

@@ -7,6 +7,8 @@ from fedat_service.errors import RuleError
 from fedat_service.params import Manifest
 from fedat_service.schedules.cycle import Cycle
 
+_SHORTCUTS = frozenset({"shortcut", "downsample"})
+
 
 def fedals(manifest: Manifest, tensors: Iterable[str], alpha: int, head: Collection[str]) -> Cycle:
     """Head layers at every sync, the others at every `alpha`-th.
@@ -50,17 +52,23 @@ def head_by_name(manifest: Manifest, patterns: Iterable[str]) -> frozenset[str]:
 
 
 def head_by_count(manifest: Manifest, count: int) -> frozenset[str]:
-    """The last `count` layers that have a kernel (a trainable tensor of two dimensions or more).
+    """The last `count` groups of layers, as FedALS's authors group them: ResNet-20 has 20.
 
-    What stands between two of them, a batch norm after its convolution, belongs to the first.
+    A group begins with every layer that has a kernel (a trainable tensor of two dimensions or more), unless
+    it is in a shortcut: a part of its name is `shortcut` or `downsample`. What follows belongs to the group
+    before it: a batch norm to its convolution, a shortcut to the last convolution of its block.
 
     Raises:
         RuleError: If that is no layer, or all of them.
     """
     with_kernel = {t.layer for t in manifest.tensors if t.trainable and len(t.shape) >= 2}
-    starts = [i for i, layer in enumerate(manifest.layers) if layer in with_kernel]
+    starts = [
+        i
+        for i, layer in enumerate(manifest.layers)
+        if layer in with_kernel and _SHORTCUTS.isdisjoint(layer.split("."))
+    ]
     if not 1 <= count < len(starts):
-        raise RuleError(f"a model of {len(starts)} layers with kernels has no head of {count}")
+        raise RuleError(f"a model of {len(starts)} groups of layers has no head of {count}")
     return frozenset(manifest.layers[starts[-count] :])
 
 

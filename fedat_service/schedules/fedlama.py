@@ -1,5 +1,6 @@
 """FedLAMA: layers whose copies hardly drift apart are averaged less often."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
@@ -42,11 +43,9 @@ def fedlama(
     """
     units = _units(manifest, unit)
     learning = {t.name: t.size for t in manifest.tensors if t.trainable}
-    if missing := set(learning).difference(discrepancies):
-        raise RuleError(f"tensor {min(missing)!r} has no discrepancy")
+    _require_every_drift(learning, discrepancies)
     dims = [sum(learning.get(t.name, 0) for t in members) for members in units]
-    masses = [sum(discrepancies[t.name] * t.size for t in members if t.trainable) for members in units]
-    d = [mass / dim if dim else 0.0 for mass, dim in zip(masses, dims, strict=True)]
+    d = [_mean_drift(members, discrepancies) for members in units]
     extendable = [
         dim > 0 and (unit == "layer" or len(members[0].shape) >= 2)
         for members, dim in zip(units, dims, strict=True)
@@ -102,6 +101,26 @@ def _require_drift(drift: NDArray[np.float64]) -> None:
         raise RuleError(
             f"a discrepancy must be finite and >= 0, got {drift[wrong][0]} of unit {wrong.argmax()}"
         )
+
+
+def _require_every_drift(learning: Iterable[str], discrepancies: Mapping[str, float]) -> None:
+    for name in learning:
+        if name not in discrepancies:
+            raise RuleError(f"tensor {name!r} has no discrepancy")
+        d = discrepancies[name]
+        if not (math.isfinite(d) and d >= 0):
+            raise RuleError(f"tensor {name!r}: a discrepancy must be finite and >= 0, got {d}")
+
+
+def _mean_drift(members: Iterable[TensorSpec], discrepancies: Mapping[str, float]) -> float:
+    """Discrepancy per element of a unit that learns; where its tensors have the same, exactly that."""
+    learning = [t for t in members if t.trainable and t.size]
+    if not learning:
+        return 0.0
+    # Dividing what was multiplied would part equal discrepancies by a last bit, and so their units' order.
+    least = min(discrepancies[t.name] for t in learning)
+    above = sum((discrepancies[t.name] - least) * t.size for t in learning)
+    return least + above / sum(t.size for t in learning)
 
 
 def adjusts(blocks: int, warmup_blocks: int) -> bool:

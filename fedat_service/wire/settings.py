@@ -121,11 +121,13 @@ class Schedule(Strict):
     """Which tensors travel at which sync of a round; a round ends with everything in sync.
 
     `full` is one sync a round. `fedals` averages the layers of the `head` at each of `alpha` syncs, the
-    others at the last: a head is the `classifier` (the last layer that learns), the last n layers with
-    kernels, or the layers that match shell patterns. `fedlama` gives tensors (`unit`: of two dimensions or
-    more, or whole layers) that hardly differ between clients the interval of `phi` syncs; `rule` is the
-    authors' inclusive one or the paper's text, and the first `warmup_blocks` syncs leave all intervals
-    alone (0 is the paper). `buffers` are averaged with the model, or stay `local` and never travel.
+    others at the last: a head is the `classifier` (the last layer that learns), the last n groups of a layer
+    with a kernel and what follows it (norms, a `shortcut` or `downsample`), or the layers that match shell
+    patterns. `fedlama` gives tensors (`unit`: of two dimensions or more, or whole layers) that hardly differ
+    between clients the interval of `phi` syncs; `rule` is the authors' inclusive one or the paper's text, and
+    the first `warmup_blocks` syncs leave all intervals alone (0 is the paper). `buffers` are averaged with
+    the model, or stay `local`: no update carries them, and a client fetches the initial ones once. Versions
+    keep those, so that what observers measure of a model with batch norm then means little.
     """
 
     name: Literal["full", "fedals", "fedlama"] = "full"
@@ -223,7 +225,8 @@ class CodecSettings(Strict):
     `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
     started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
     take 5). With `directions` up, models go down as float32; with both, every version is the one before it
-    and a rounded step, which goes down alone to those who hold the one before it, and float32 to the others.
+    and a rounded step: who holds the one before it gets the step alone, others float32. Between the syncs of
+    a round means go down as float32, and who then holds only those gets the next version as float32, too.
     Statistics that do not learn travel as float32: a variance that is rounded at random can become negative.
     """
 
@@ -277,7 +280,8 @@ class Rounds(Strict):
     """Cohorts, deadlines and quorum.
 
     A round closes when its whole cohort has reported, or at `deadline_s` if at least `quorum` of it has;
-    otherwise it is abandoned and opened again with a fresh cohort.
+    otherwise it is abandoned and opened again with a fresh cohort. Of several syncs each has a
+    deadline, who misses one is out, and the quorum is always of the clients that the round was opened with.
     """
 
     cohort_size: Annotated[Int, Field(ge=1, le=1_000_000)] = 10

@@ -11,18 +11,29 @@ from fedat_service.wire.messages import ManifestMessage, TensorMessage
 
 TENSORS = [TensorMessage(name=f"{layer}.weight", shape=(2, 3)) for layer in ("body", "head")]
 MANIFEST = ManifestMessage(tensors=tuple(TENSORS)).model_dump()
+NAMES = ("a", "b", "c", "d", "e", "f", "g", "h")
+
+
+def two_syncs(drive, clients, cohort_size):
+    """Rounds of two syncs: the head at each, the body at the last."""
+    driver = drive(
+        manifest=MANIFEST,
+        method={"participation": {"name": "fedavg"}, "schedule": {"name": "fedals", "alpha": 2}},
+        rounds={
+            "cohort_size": cohort_size,
+            "start_clients": len(clients),
+            "deadline_s": 100.0,
+            "quorum": 0.5,
+        },
+    )
+    driver.register(*clients)
+    return driver
 
 
 @pytest.fixture
 def fedals(drive):
-    """Two clients, and rounds of two syncs: the head at each, the body at the last."""
-    driver = drive(
-        manifest=MANIFEST,
-        method={"participation": {"name": "fedavg"}, "schedule": {"name": "fedals", "alpha": 2}},
-        rounds={"cohort_size": 2, "start_clients": 2, "deadline_s": 100.0, "quorum": 0.5},
-    )
-    driver.register("a", "b")
-    return driver
+    """Two clients."""
+    return two_syncs(drive, ("a", "b"), cohort_size=2)
 
 
 def closed(driver, at_s=5.0, round_=1, sync=0):
@@ -56,6 +67,32 @@ def test_who_misses_a_sync_is_out_of_the_round_and_free_when_it_returns(fedals):
     assert "b" in fedals.state.tiers[0].idle
     fedals.update("a", 103.0)
     assert fedals.state.version == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "version"), [(4, 4, 1), (5, 4, 1), (8, 4, 1), (5, 3, 0), (4, 2, 0)]
+)
+def test_the_quorum_is_of_those_the_round_was_opened_with_at_every_sync(drive, first, second, version):
+    driver = two_syncs(drive, NAMES, cohort_size=8)
+    for name in NAMES[:first]:
+        driver.update(name, 1.0)
+    if first < 8:
+        driver.deadline()
+    closed(driver, 101.0)
+    for name in NAMES[:second]:
+        driver.update(name, 102.0)
+    effects = driver.deadline() if second < first else ()
+    assert (driver.state.version, DropRound(1, 1) in effects) == (version, version == 0)
+
+
+def test_a_round_of_fewer_clients_than_a_cohort_has_takes_the_quorum_of_those(drive):
+    driver = two_syncs(drive, ("a", "b"), cohort_size=8)
+    driver.update("a", 1.0)
+    driver.update("b", 1.0)
+    closed(driver)
+    driver.update("a", 6.0)
+    driver.deadline()
+    assert driver.state.version == 1
 
 
 def test_a_round_that_nobody_goes_on_with_is_dropped_with_all_its_syncs(fedals):

@@ -59,12 +59,13 @@ async def put_model(service, body):
     return await service.http.put(path, content=body, headers={"Content-Type": BUNDLE_TYPE})
 
 
-async def start(service, weights, *clients, server=None, participation="fedavg", directions="up"):
+async def start(service, weights, *clients, server=None, participation="fedavg", directions="up", phi=1):
     """A federation of two weights, at their initial values; the clients' tasks."""
     method = {
         "participation": {"name": participation},
         "server": server or {"name": "average"},
         "codec": {"name": "qsgd", "levels": 2, "directions": directions},
+        "schedule": {"name": "fedlama", "phi": phi},
     }
     created = await service.create(
         method=method,
@@ -240,6 +241,20 @@ async def test_who_holds_something_else_or_cannot_add_is_sent_the_whole(service)
     statuses = [(await service.get("/model", headers=asking(tag))).status_code for tag in (*tags, '"x"')]
     assert statuses == [200, 226, 304, 200]
     assert (await service.get("/model", headers={"If-None-Match": tags[1]})).status_code == 200
+
+
+async def test_within_a_round_means_go_down_as_float32_and_then_the_version_to_who_holds_those(service):
+    (task,) = await start(service, [1.0, -1.0], "a", directions="both", phi=2)
+    held = [(await service.get("/model", params={"task": task})).headers["etag"]]
+    (await service.put(task, update([1, -1], [1.25, -1.5], [0, 0]))).raise_for_status()
+    task = (await service.task("a")).json()["task"]
+    means = await service.get("/model", params={"task": task}, headers=asking(held[0]))
+    held.append(means.headers["etag"])
+    sent = parse_bundle(means.content, MANIFEST).entries[0]
+    assert (means.status_code, sent.reference, sent.codec) == (200, "absolute", Float32())
+    body = update(sent.codec.decode(sent.payload, 2), [0.5, 2.0], [0, 0])
+    (await service.put(task, body)).raise_for_status()
+    assert [(await service.get("/model", headers=asking(tag))).status_code for tag in held] == [226, 200]
 
 
 async def test_with_one_direction_versions_travel_whole(service):

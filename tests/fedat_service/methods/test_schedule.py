@@ -68,13 +68,6 @@ def test_rule_and_unit_are_the_settings(rule, unit, short):
     assert next_cycle(schedule, NETWORK, first_cycle(schedule, NETWORK), d).due(1) == short
 
 
-@pytest.mark.parametrize("name", ["full", "fedals", "fedlama"])
-def test_without_a_measurement_the_cycle_stays(name):
-    schedule = Schedule(name=name)
-    cycle = first_cycle(schedule, NETWORK)
-    assert next_cycle(schedule, NETWORK, cycle, None) == cycle
-
-
 @pytest.mark.parametrize(("name", "blocks"), [("full", 100), ("fedals", 100), ("fedlama", 6)])
 def test_nothing_is_measured_in_vain(name, blocks):
     assert not measures(Schedule(name=name), blocks)
@@ -87,8 +80,11 @@ def test_fedlama_measures_after_the_warm_up(warmup_blocks, blocks):
 
 @pytest.mark.parametrize("name", ["full", "fedals", "fedlama"])
 def test_local_buffers_never_travel(name):
-    schedule = Schedule(name=name, buffers="local")
-    cycle = first_cycle(schedule, NETWORK)
+    cycle = first_cycle(Schedule(name=name, buffers="local"), NETWORK)
     assert tuple(cycle.intervals) == LEARNING
-    adjusted = next_cycle(schedule, NETWORK, cycle, D if name == "fedlama" else None)
+
+
+def test_local_buffers_do_not_travel_once_fedlama_has_adjusted_either():
+    schedule = Schedule(name="fedlama", buffers="local")
+    adjusted = next_cycle(schedule, NETWORK, first_cycle(schedule, NETWORK), D)
     assert tuple(adjusted.intervals) == LEARNING

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedat_service.errors import RuleError
-from fedat_service.params import Manifest, TensorSpec
-from fedat_service.schedules.cycle import Cycle, communication_cost, uniform
+from fedat_service.schedules.cycle import Cycle, uniform
 
 CYCLES = st.integers(1, 24).flatmap(
     lambda length: st.lists(
@@ -60,15 +59,3 @@ def test_a_cycle_does_not_change_with_what_it_was_made_of():
     assert cycle.due(1) == ("a",)
     with pytest.raises(TypeError):
         cycle.intervals["a"] = 2
-
-
-def test_the_cost_counts_what_learns_at_each_of_its_syncs():
-    manifest = Manifest(
-        (
-            TensorSpec("a.weight", (3, 4), "float32", "a"),
-            TensorSpec("a.mean", (4,), "float32", "a", trainable=False),
-            TensorSpec("b.weight", (5,), "float32", "b"),
-        )
-    )
-    cycle = Cycle(4, {"a.weight": 4, "a.mean": 1, "b.weight": 2})
-    assert communication_cost(manifest, [cycle, cycle]) == 2 * (12 + 2 * 5)

@@ -2,7 +2,6 @@ import pytest
 
 from fedat_service.errors import RuleError
 from fedat_service.params import Manifest, TensorSpec
-from fedat_service.schedules.cycle import communication_cost
 from fedat_service.schedules.fedals import classifier, fedals, head_by_count, head_by_name
 
 
@@ -47,7 +46,7 @@ def test_syncs_end_intervals_as_in_the_golden_schedule(golden):
     assert len(after["phi.weight"]) == len(case["outputs"]["start"]["phi_sync_after_step"])
 
 
-def test_both_ways_together_send_the_golden_numbers_of_parameters(golden):
+def test_both_ways_together_send_the_golden_numbers_of_parameters(golden, cost):
     case = golden("fedals_table2")
     inputs = case["inputs"]
     manifest = two_parts(inputs["phi"], inputs["h"])
@@ -55,7 +54,7 @@ def test_both_ways_together_send_the_golden_numbers_of_parameters(golden):
     for alpha in inputs["alpha"]:
         cycle = fedals(manifest, ["phi.weight", "h.weight"], alpha, {"h"})
         rounds = inputs["T"] // (inputs["tau"] * cycle.length)
-        sent.append(2 * communication_cost(manifest, [cycle] * rounds))
+        sent.append(2 * cost(manifest, [cycle] * rounds))
     assert sent == case["outputs"]["params"]
 
 
@@ -112,8 +111,23 @@ def test_a_count_takes_the_last_layers_with_what_follows_each(count, head):
 
 @pytest.mark.parametrize("count", [0, 3, 4])
 def test_a_count_of_no_layer_or_all_is_refused(count):
-    with pytest.raises(RuleError, match=f"a model of 3 layers with kernels has no head of {count}"):
+    with pytest.raises(RuleError, match=f"a model of 3 groups of layers has no head of {count}"):
         head_by_count(NETWORK, count)
+
+
+@pytest.mark.parametrize("side", ["shortcut.0", "downsample.0", "shortcut"])
+def test_a_shortcut_belongs_to_what_it_stands_after(side):
+    path = [tensor(f"block.{name}.weight", 4, 4, 3, 3) for name in ("conv1", "conv2")]
+    tensors = (*path, tensor(f"block.{side}.weight", 4, 4, 1, 1), tensor("fc.weight", 2, 4))
+    assert head_by_count(Manifest(tensors), 2) == {"block.conv2", f"block.{side}", "fc"}
+
+
+def test_a_name_that_only_begins_like_a_shortcut_is_a_layer_like_any_other():
+    names = ("a", "shortcuts", "fc")
+    assert head_by_count(Manifest(tuple(tensor(f"{n}.weight", 2, 2) for n in names)), 2) == {
+        "shortcuts",
+        "fc",
+    }
 
 
 def test_the_classifier_is_the_last_layer_that_learns():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fedat_service.errors import RuleError
 from fedat_service.params import Manifest, TensorSpec
-from fedat_service.schedules.cycle import Cycle, communication_cost, uniform
+from fedat_service.schedules.cycle import Cycle, uniform
 from fedat_service.schedules.fedlama import adjusts, extended, fedlama
 
 UNITS = st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 10**7), st.booleans()), min_size=1, max_size=12)
@@ -73,24 +73,24 @@ def test_only_kernels_are_extended_in_the_golden_network(golden):
         ("fedlama_cost_femnist_nowarm", 0),
     ],
 )
-def test_a_run_of_the_femnist_network_costs_the_golden_share(golden, case_id, warmup_blocks):
+def test_a_run_of_the_femnist_network_costs_the_golden_share(golden, cost, case_id, warmup_blocks):
     case = golden(case_id)
     phi, blocks = case["inputs"]["phi"], case["inputs"]["blocks"]
     cycles = [uniform(NAMES, phi)]
     while len(cycles) * phi < blocks:
         adjusted = adjusts(len(cycles) * phi, warmup_blocks)
         cycles.append(fedlama(LEAF_CNN, NAMES, phi, LONG_FC1) if adjusted else cycles[-1])
-    cost = communication_cost(LEAF_CNN, cycles)
-    whole = communication_cost(LEAF_CNN, [uniform(NAMES)] * blocks)
-    assert (cost, whole) == (case["outputs"]["C"], case["outputs"]["C_fedavg"])
-    assert cost / whole == pytest.approx(case["outputs"]["ratio"], rel=case["rtol"])
+    sent = cost(LEAF_CNN, cycles)
+    whole = cost(LEAF_CNN, [uniform(NAMES)] * blocks)
+    assert (sent, whole) == (case["outputs"]["C"], case["outputs"]["C_fedavg"])
+    assert sent / whole == pytest.approx(case["outputs"]["ratio"], rel=case["rtol"])
 
 
 @pytest.mark.parametrize(("phi", "percent"), [(2, 51.86), (4, 28.52)])
-def test_without_warm_up_a_run_costs_what_the_paper_prints(phi, percent):
+def test_without_warm_up_a_run_costs_what_the_paper_prints(cost, phi, percent):
     cycles = [uniform(NAMES, phi)] + [fedlama(LEAF_CNN, NAMES, phi, LONG_FC1)] * (200 // phi - 1)
-    cost = communication_cost(LEAF_CNN, cycles) / communication_cost(LEAF_CNN, [uniform(NAMES)] * 200)
-    assert round(100 * cost, 2) == percent
+    share = cost(LEAF_CNN, cycles) / cost(LEAF_CNN, [uniform(NAMES)] * 200)
+    assert round(100 * share, 2) == percent
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,10 @@ def test_phi_1_is_fedavg(d, rule):
     st.sampled_from([2, 3, 8]),
     st.sampled_from(["kernel-tensor", "layer"]),
 )
-def test_the_cost_is_between_that_of_the_long_interval_and_that_of_the_short(d, phi, unit):
+def test_the_cost_is_between_that_of_the_long_interval_and_that_of_the_short(cost, d, phi, unit):
     cycle = fedlama(LEAF_CNN, NAMES, phi, dict.fromkeys(NAMES, 0.5) | d, unit=unit)
-    cost = communication_cost(LEAF_CNN, [cycle])
-    size = communication_cost(LEAF_CNN, [uniform(NAMES)])
-    assert size <= cost <= phi * size
+    size = cost(LEAF_CNN, [uniform(NAMES)])
+    assert size <= cost(LEAF_CNN, [cycle]) <= phi * size
     assert cycle.due(phi) == NAMES
 
 
@@ -154,6 +153,28 @@ def test_buffers_and_vectors_keep_the_short_interval_per_tensor():
     assert cycle.intervals == {"a.weight": 2, "a.bias": 1, "a.mean": 1}
 
 
+@given(
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=12),
+    st.floats(1e-9, 1e6),
+    st.sampled_from(["official", "text"]),
+    st.sampled_from(["kernel-tensor", "layer"]),
+)
+def test_where_all_drift_alike_the_order_of_the_model_decides(sizes, d, rule, unit):
+    parts = {"weight": 0} if unit == "kernel-tensor" else {"weight": 0, "bias": 3}
+    manifest = Manifest(
+        tuple(
+            TensorSpec(f"l{i}.{part}", (size + more, 1), "float32", f"l{i}")
+            for i, size in enumerate(sizes)
+            for part, more in parts.items()
+        )
+    )
+    names = [t.name for t in manifest.tensors]
+    intervals = fedlama(manifest, names, 2, dict.fromkeys(names, d), rule, unit).intervals
+    long = [intervals[f"l{i}.weight"] == 2 for i in range(len(sizes))]
+    assert long == sorted(long, reverse=True)
+    assert long[0] or rule == "text"
+
+
 @given(UNITS)
 def test_the_official_rule_also_extends_the_unit_at_the_crossing(units):
     d, dims, extendable = zip(*units, strict=True)
@@ -182,6 +203,14 @@ def test_where_nothing_drifts_nothing_is_extended(rule):
 def test_a_discrepancy_that_is_no_distance_is_refused(wrong):
     with pytest.raises(RuleError, match=f"got {wrong} of unit 1"):
         extended([1.0, wrong], [1, 1], [True, True])
+
+
+@pytest.mark.parametrize("unit", ["kernel-tensor", "layer"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_a_tensor_whose_discrepancy_is_no_distance_is_named(wrong, unit):
+    d = dict.fromkeys(NAMES, 1.0) | {"fc1.bias": wrong}
+    with pytest.raises(RuleError, match=rf"tensor 'fc1\.bias'.* got {wrong}"):
+        fedlama(LEAF_CNN, NAMES, 2, d, unit=unit)
 
 
 def test_every_unit_needs_a_discrepancy():

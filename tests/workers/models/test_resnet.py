@@ -2,6 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from fedat_service.errors import RuleError
+from fedat_service.schedules.fedals import head_by_count
 from workers.models.networks import build
 from workers.models.resnet import Block, ZeroScaleNorm
 from workers.models.state import manifest_of, params_of
@@ -35,9 +37,34 @@ def test_fedals_network_has_its_published_body_and_head():
     assert buffers == {"float32": 1_568, "int64": 21}
 
 
-def test_fedals_rule_of_a_group_for_every_conv_and_the_head_finds_20_groups():
-    names = build("resnet20-als", (3, 32, 32), 10, seed=0).state_dict()
-    assert sum("conv" in name or name == "fc.weight" for name in names) == 20
+@BOTH
+@pytest.mark.parametrize(
+    ("count", "first"),
+    [
+        (1, "fc"),
+        (2, "stage3.2.conv2"),
+        (5, "stage3.1.conv1"),
+        (6, "stage3.0.conv2"),
+        (8, "stage2.2.conv2"),
+        (12, "stage2.0.conv2"),
+        (18, "stage1.0.conv2"),
+        (19, "stage1.0.conv1"),
+    ],
+)
+def test_a_head_of_some_of_fedals_20_groups_begins_with_a_convolution_of_the_path(name, count, first):
+    manifest = manifest_of(build(name, (3, 32, 32), 10, seed=0))
+    head = head_by_count(manifest, count)
+    assert head == set(manifest.layers[manifest.layers.index(first) :])
+
+
+@BOTH
+def test_a_shortcut_has_no_group_of_its_own(name):
+    manifest = manifest_of(build(name, (3, 32, 32), 10, seed=0))
+    assert not any(
+        "shortcut" in min(head_by_count(manifest, n), key=manifest.layers.index) for n in range(1, 20)
+    )
+    with pytest.raises(RuleError, match="20 groups"):
+        head_by_count(manifest, 20)
 
 
 def test_fedlamas_residuals_start_at_zero_and_fedals_do_not():
