@@ -153,8 +153,9 @@ class Solver(Strict):
     `sgd`, `momentum`, `adam` and `adamw` are the optimizers of that name. `scaffold` is SGD with control
     variates, by `option` I or II of its paper. `fedams` and `fedlamb` divide by a second moment that all
     clients share, `mimeams` and `mimelamb` by that of the mean full gradient; `moment_every` is Fed-LAMB's
-    Z, the rounds from one synchronisation of it to the next, and `eps` is what it starts from. `mime` is
-    SGD with a shared `momentum` and corrected gradients.
+    Z, the rounds from one synchronisation of it to the next (it goes down to every cohort, for whoever is
+    drawn may not hold it), and `eps` is what it starts from. `mime` is SGD with a shared `momentum` and
+    corrected gradients.
 
     Local work between two syncs is `steps` batches; without it, `epochs` passes. `prox_mu` weighs the
     proximal term (FedProx; FedAT eq. 5: lambda = 0.4). An optimizer's state begins anew with every `round`,
