@@ -26,8 +26,9 @@ _SEEDS = (
 )
 _BYTES = (
     "Bytes of training are those of the tiers: what clients fetched for a round and sent back. Profiling and "
-    "the observer that evaluates versions are counted apart (`bytes_outside_tiers` in report.json). Bytes at "
-    "a point of a curve charge each update the mean of its method's messages."
+    "the observer that evaluates versions are counted apart (`bytes_outside_tiers` in report.json). A curve "
+    "over bytes, and bytes to target, share out all that the service counted evenly among the updates that "
+    "made versions: the last version has cost all of it, with what lost clients and unfinished rounds took."
 )
 _TO_TARGET = (
     f"Time to target: when the centred mean of {SMOOTHING} consecutive evaluations first is at or above the "
