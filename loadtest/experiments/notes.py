@@ -21,8 +21,8 @@ _ONE_SEED = "One seed says nothing about the spread over seeds."
 _SEEDS = (
     "With each seed all methods had the same data, latencies and drop-outs. A cell holds the mean over the "
     "seeds and, in brackets, the smallest and largest value; where some seeds have none, it says so, and the "
-    "mean is that of the others. A claim shows if every seed shows it. A method that did not reach the "
-    "target is taken to need more than its whole run."
+    "mean is that of the others. The mean of ratios, speed-ups among them, is geometric. A claim shows if "
+    "every seed shows it. A method that did not reach the target is taken to need more than its whole run."
 )
 _BYTES = (
     "Bytes of training are those of the tiers: what clients fetched for a round and sent back. Profiling and "

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import mean
+from statistics import geometric_mean, mean
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator
 
@@ -130,12 +130,29 @@ class Spread:
         known, seeds = self.known, len(self.values)
         if not known:
             return missing
-        words, low, high = (format(value, form) for value in (mean(known), min(known), max(known)))
+        words, low, high = (format(value, form) for value in (self.mean, self.min, self.max))
         if low != high:
             words += f" ({low} to {high})"
         if len(known) < seeds:
             words += f"; {missing} with {seeds - len(known)} of {seeds} seeds"
         return words
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios(Spread):
+    """Ratios over seeds, none negative. Their mean is geometric: twice and half as much cancel out."""
+
+    @property
+    def mean(self) -> float | None:
+        """Geometric mean of the ratios that there are."""
+        if not self.known:
+            return None
+        return geometric_mean(self.known) if all(self.known) else 0.0
+
+    @property
+    def inverse(self) -> Self:
+        """The ratios the other way round; none where one is 0."""
+        return type(self)(tuple(1 / one if one else None for one in self.values))
 
 
 def spread_of(name: str, summaries: Iterable[Summary]) -> Spread:
