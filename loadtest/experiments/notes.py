@@ -39,13 +39,18 @@ _FINAL = (
     f"Final accuracy and variance: mean over the evaluations of the last {FINAL_SHARE:.0%} of the simulated "
     "time. Accuracy is the sample-weighted mean over the clients' own test splits."
 )
+_BEST = (
+    "Best accuracy is the largest single evaluation. The newest version is evaluated at one cadence for all "
+    "methods, and each version once: a method that publishes more often has more of them, and so a higher "
+    "largest one by chance alone. Final accuracy is a mean, which has no such advantage."
+)
 
 
 def to_notes(outcomes: Sequence[Outcome]) -> str:
     """All notes, as a list in Markdown; those on a method say which experiment's, if there are several."""
     first = outcomes[0]
     seeds = _ONE_SEED if len(first.seeds) == 1 else _SEEDS
-    notes = [f"{_VIRTUAL if first.virtual else _REAL} {seeds}", _TO_TARGET, _FINAL]
+    notes = [f"{_VIRTUAL if first.virtual else _REAL} {seeds}", _TO_TARGET, _FINAL, _BEST]
     for outcome in outcomes:
         where = f"{outcome.experiment.name}, " if len(outcomes) > 1 else ""
         notes += [f"{where}{note}" for note in _compression_notes(outcome)]

@@ -62,6 +62,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             "... mean of so many evaluations", lambda one: one.final_evaluations, ".0f"
         ),
         "best_accuracy": Quantity("best accuracy", lambda one: one.best_accuracy, ".4f"),
+        "evaluations": Quantity("... largest of so many evaluations", lambda one: one.evaluations, ".0f"),
         "client_accuracy_variance": Quantity(
             "variance of accuracy over clients", lambda one: one.client_accuracy_variance, ".4f"
         ),

@@ -76,6 +76,13 @@ def test_text_holds_the_numbers_of_the_table(outcome_of, runs):
     assert "fedat reached accuracy 0.6 in 2.0 times less simulated time than fedavg" in text
 
 
+def test_text_says_how_many_evaluations_the_best_is_the_largest_of(outcome_of, runs):
+    text = to_markdown(outcome_of(runs), [])
+    assert "| ... largest of so many evaluations | 9 | 7 |" in text
+    assert "Best accuracy is the largest single evaluation" in text
+    assert "more of them, and so a higher largest one by chance alone" in text
+
+
 def test_text_states_compression_against_float32(outcome_of, runs):
     text = to_markdown(outcome_of(runs), [])
     assert "2.50 bytes a parameter, 1.60 times less than float32" in text
