@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fedat_service.wire.views import VersionPoint
+from loadtest.experiments.quantities import MEGABYTE
 from loadtest.experiments.results import SMOOTHING, Curve, centred_means
 from loadtest.experiments.what_if import Prediction
 
@@ -31,7 +32,6 @@ _MARKERS_A_LINE = 8
 _MOST_INSIDE = 8
 """Methods whose legend leaves room for the curves; that of more stands beside them."""
 
-_MEGABYTE = 1e6
 _BESIDE_INCHES = 9.4
 """Width of a figure with its legend beside it."""
 
@@ -68,7 +68,7 @@ def draw_accuracy_over_bytes(curves: Curves, target: float) -> bytes:
         plot_curves(
             "updates and models on the wire (MB)",
             curves,
-            lambda curve: [wire_bytes / _MEGABYTE for wire_bytes in curve.wire_bytes],
+            lambda curve: [wire_bytes / MEGABYTE for wire_bytes in curve.wire_bytes],
             target,
         )
     )

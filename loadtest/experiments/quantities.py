@@ -10,7 +10,9 @@ from pydantic import AfterValidator
 
 from loadtest.experiments.results import Summary
 
-_MEGABYTE = 1e6
+MEGABYTE = 1e6
+"""Bytes."""
+
 _MILLION = 1e6
 
 
@@ -38,11 +40,11 @@ def _to_target(*ways: str) -> Quantity:
 
     def value(one: Summary) -> float | None:
         taken = one.bytes_to_target
-        return None if taken is None else sum(taken[way] for way in ways) / _MEGABYTE
+        return None if taken is None else sum(taken[way] for way in ways) / MEGABYTE
 
     def at_least(one: Summary) -> float:
         volumes = {"up": one.bytes_up, "down": one.bytes_down}
-        return sum(volumes[way].wire for way in ways) / _MEGABYTE
+        return sum(volumes[way].wire for way in ways) / MEGABYTE
 
     words = f"{ways[0]}" if len(ways) == 1 else "both ways"
     return Quantity(f"on the wire to the target, {words} (MB)", value, ".2f", "not reached", at_least)
@@ -71,9 +73,9 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         "parameters_up_m": Quantity(
             "parameters up (millions)", lambda one: one.bytes_up.parameters / _MILLION, ".2f"
         ),
-        "payload_up_mb": Quantity("payload up (MB)", lambda one: one.bytes_up.payload / _MEGABYTE, ".2f"),
-        "wire_up_mb": Quantity("on the wire up (MB)", lambda one: one.bytes_up.wire / _MEGABYTE, ".2f"),
-        "wire_down_mb": Quantity("on the wire down (MB)", lambda one: one.bytes_down.wire / _MEGABYTE, ".2f"),
+        "payload_up_mb": Quantity("payload up (MB)", lambda one: one.bytes_up.payload / MEGABYTE, ".2f"),
+        "wire_up_mb": Quantity("on the wire up (MB)", lambda one: one.bytes_up.wire / MEGABYTE, ".2f"),
+        "wire_down_mb": Quantity("on the wire down (MB)", lambda one: one.bytes_down.wire / MEGABYTE, ".2f"),
         "wire_to_target_mb": _to_target("up", "down"),
         "wire_up_to_target_mb": _to_target("up"),
         "wire_down_to_target_mb": _to_target("down"),

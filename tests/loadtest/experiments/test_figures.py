@@ -83,5 +83,19 @@ def test_a_legend_of_many_methods_covers_no_curve(curves_of):
 
 def test_seeds_that_agree_are_drawn_like_their_mean(curves_of):
     one = [0.1, 0.2, 0.3, 0.4, 0.5]
-    agree, differ = curves_of(one, one), curves_of(one, [0.5, 0.6, 0.7, 0.8, 0.9])
-    assert draw_accuracy_over_time(agree, 0.5) != draw_accuracy_over_time(differ, 0.5)
+    (line,) = lines_of(curves_of(one, one)).values()
+    x, y = line.get_data()
+    # Means of three belong to the versions at 200, 300 and 400 s.
+    assert (x[0], x[-1]) == (200, 400)
+    assert list(y) == pytest.approx([at_s / 1000 for at_s in x])
+
+
+def test_seeds_that_differ_are_drawn_as_their_mean_in_a_band_of_their_extremes(curves_of):
+    low, high = [0.1, 0.2, 0.3, 0.4, 0.5], [0.5, 0.6, 0.7, 0.8, 0.9]
+    curves = curves_of(low, high)
+    (line,) = lines_of(curves).values()
+    assert (line.get_ydata()[0], line.get_ydata()[-1]) == pytest.approx((0.4, 0.6))
+    (axes,) = plot_curves("time", curves, lambda curve: curve.at_s, 0.5).axes
+    (band,) = axes.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == pytest.approx((0.2, 0.8))
