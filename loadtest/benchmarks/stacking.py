@@ -2,8 +2,10 @@
 
 A cohort of 10 clients, each with 120 images of 1x28x28, Adam, batches of 10, one local epoch; one process,
 one thread. The baseline is `TorchTrainer`, which is faster than a plain loop itself (see `training`). Ours
-are stacks of the width that a fleet uses for such a module: two of 5 clients for the CNN, one of 10 for the
-others. Both keep freed memory (`keep_freed_memory`), therefore in a process of their own.
+are stacks of the width at which one process trains such a module fastest (`default_width`): two of 5 clients
+for the CNN, one of 10 for the others. A fleet makes none wider than 5, so that a cohort of ten keeps two
+processes busy: its CNN trains as here, its other models as two stacks of 5, which are not measured here. Both
+keep freed memory (`keep_freed_memory`), therefore in a process of their own.
 """
 
 from collections.abc import Callable, Sequence

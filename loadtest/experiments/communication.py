@@ -6,10 +6,9 @@ from statistics import mean
 
 from fedat_service.wire.views import ByteCount
 from loadtest.experiments.outcome import Outcome
+from loadtest.experiments.quantities import MEGABYTE
 from loadtest.experiments.results import OUTSIDE_TIERS, MethodRun
 from loadtest.experiments.tables import header, row
-
-_MEGABYTE = 1e6
 
 Payload = Mapping[str, float]
 """Megabytes, by the label of a row."""
@@ -42,4 +41,4 @@ def _payload(run: MethodRun, label_of: Callable[[ByteCount], str]) -> Payload:
     for count in run.metrics.by_layer:
         if count.tier != int(OUTSIDE_TIERS):
             payload[label_of(count)] += count.payload
-    return {label: size / _MEGABYTE for label, size in payload.items()}
+    return {label: size / MEGABYTE for label, size in payload.items()}

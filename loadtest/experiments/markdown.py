@@ -8,7 +8,7 @@ from loadtest.experiments.communication import communication_table
 from loadtest.experiments.experiment import Expectation
 from loadtest.experiments.notes import to_notes
 from loadtest.experiments.outcome import Outcome
-from loadtest.experiments.quantities import QUANTITIES, Spread
+from loadtest.experiments.quantities import QUANTITIES, Ratios, Spread
 from loadtest.experiments.tables import header, row
 
 _HEADER_LINES = 2
@@ -78,7 +78,7 @@ def _sections(outcome: Outcome, figures: Iterable[str], level: str) -> list[str]
     return [
         _conditions(outcome),
         f"{level} Results",
-        "\n".join(_speedup_lines(outcome)),
+        "\n".join(f"**{_speedup(outcome, *one)}.**" for one in outcome.speedups.items()),
         results_table(outcome),
         _tier_table(outcome),
         communication_table(outcome),
@@ -150,38 +150,37 @@ def _codec(method: Method) -> str:
     return f"sent as {one.name}{detail.get(one.name, '')}"
 
 
-def _speedup_lines(outcome: Outcome) -> Iterable[str]:
-    target = f"{outcome.experiment.target_accuracy:g}"
-    reference = outcome.experiment.reference
-    for name, times in outcome.speedups.items():
-        if times.mean is not None:
-            yield f"**{_speedup(reference, name, times, target)}.**"
-        elif any(one.time_to_target_s is not None for one in outcome.summaries[reference]):
-            reached = outcome.spread(reference, "time_to_target_s").text(".0f", "not reached")
-            simulated_s = max(one.simulated_s for one in outcome.summaries[name])
-            yield (
-                f"**{reference} reached accuracy {target} after {reached} simulated seconds; {name} did not "
-                f"within {simulated_s:.0f}.**"
-            )
-        else:
-            yield (f"**{reference} did not reach accuracy {target}: no speed-up over {name} can be stated.**")
-
-
-def _speedup(reference: str, name: str, times: Spread, target: str) -> str:
-    """Never "0.9 times less": the slower one is named as the slower one."""
-    first, second = reference, name
-    if (times.mean or 0.0) < 1:
-        first, second = name, reference
-        times = Spread(tuple(None if one is None else 1 / one for one in times.values))
-    known, seeds = Spread(tuple(times.known)), len(times.values)
-    factor = known.text(".1f")
-    pace = "about the same simulated time" if factor == "1.0" else f"{factor} times less simulated time"
-    where = (
-        "" if len(times.known) == seeds else f", with the {len(times.known)} of {seeds} seeds where both did"
-    )
+def _speedup(outcome: Outcome, name: str, times: Ratios) -> str:
+    """Over the seeds where both reached the target; without any, who did at all."""
+    reference, seeds = outcome.experiment.reference, len(outcome.seeds)
+    goal = f"accuracy {outcome.experiment.target_accuracy:g}"
+    own, other = (outcome.spread(one, "time_to_target_s").known for one in (reference, name))
+    if times.known:
+        where = f", over the seeds where both did: {len(times.known)} of {seeds} "
+        who = f"({reference} did with {len(own)}, {name} with {len(other)})"
+        return _pace(goal, reference, name, times) + (where + who if len(times.known) < seeds else "")
+    if not own:
+        return f"{reference} did not reach {goal}: no speed-up over {name} can be stated"
+    reached = f"{reference} reached {goal}{f' with {len(own)} of {seeds} seeds,' if seeds > 1 else ''}"
+    if other:
+        return f"{reached} {name} with {len(other)}, and with no seed both: no speed-up can be stated"
+    simulated_s = max(one.simulated_s for one in outcome.summaries[name])
     return (
-        f"{first} reached accuracy {target} in {pace} {'as' if factor == '1.0' else 'than'} {second}{where}"
+        f"{reached} after {Spread(tuple(own)).text('.0f')} simulated seconds; "
+        f"{name} did not within {simulated_s:.0f}"
     )
+
+
+def _pace(goal: str, first: str, second: str, times: Ratios) -> str:
+    """Never "0.9 times less": the slower one is named as the slower one."""
+    if (times.mean or 0.0) < 1:
+        first, second, times = second, first, times.inverse
+    factor, low, high = (f"{value:.1f}" for value in (times.mean, times.min, times.max))
+    pace = (
+        "about the same simulated time as" if factor == "1.0" else f"{factor} times less simulated time than"
+    )
+    extremes = "" if low == high else f" (geometric mean; {low} to {high} times less by seed)"
+    return f"{first} reached {goal} in {pace} {second}{extremes}"
 
 
 def _tier_table(outcome: Outcome) -> str:

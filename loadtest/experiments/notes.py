@@ -21,13 +21,14 @@ _ONE_SEED = "One seed says nothing about the spread over seeds."
 _SEEDS = (
     "With each seed all methods had the same data, latencies and drop-outs. A cell holds the mean over the "
     "seeds and, in brackets, the smallest and largest value; where some seeds have none, it says so, and the "
-    "mean is that of the others. A claim shows if every seed shows it. A method that did not reach the "
-    "target is taken to need more than its whole run."
+    "mean is that of the others. The mean of ratios, speed-ups among them, is geometric. A claim shows if "
+    "every seed shows it. A method that did not reach the target is taken to need more than its whole run."
 )
 _BYTES = (
     "Bytes of training are those of the tiers: what clients fetched for a round and sent back. Profiling and "
-    "the observer that evaluates versions are counted apart (`bytes_outside_tiers` in report.json). Bytes at "
-    "a point of a curve charge each update the mean of its method's messages."
+    "the observer that evaluates versions are counted apart (`bytes_outside_tiers` in report.json). A curve "
+    "over bytes, and bytes to target, share out all that the service counted evenly among the updates that "
+    "made versions: the last version has cost all of it, with what lost clients and unfinished rounds took."
 )
 _TO_TARGET = (
     f"Time to target: when the centred mean of {SMOOTHING} consecutive evaluations first is at or above the "
@@ -38,13 +39,18 @@ _FINAL = (
     f"Final accuracy and variance: mean over the evaluations of the last {FINAL_SHARE:.0%} of the simulated "
     "time. Accuracy is the sample-weighted mean over the clients' own test splits."
 )
+_BEST = (
+    "Best accuracy is the largest single evaluation. The newest version is evaluated at one cadence for all "
+    "methods, and each version once: a method that publishes more often has more of them, and so a higher "
+    "largest one by chance alone. Final accuracy is a mean, which has no such advantage."
+)
 
 
 def to_notes(outcomes: Sequence[Outcome]) -> str:
     """All notes, as a list in Markdown; those on a method say which experiment's, if there are several."""
     first = outcomes[0]
     seeds = _ONE_SEED if len(first.seeds) == 1 else _SEEDS
-    notes = [f"{_VIRTUAL if first.virtual else _REAL} {seeds}", _TO_TARGET, _FINAL]
+    notes = [f"{_VIRTUAL if first.virtual else _REAL} {seeds}", _TO_TARGET, _FINAL, _BEST]
     for outcome in outcomes:
         where = f"{outcome.experiment.name}, " if len(outcomes) > 1 else ""
         notes += [f"{where}{note}" for note in _compression_notes(outcome)]

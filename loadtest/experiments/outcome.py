@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from loadtest.experiments.experiment import Experiment
-from loadtest.experiments.quantities import QUANTITIES, Spread, spread_of
+from loadtest.experiments.quantities import QUANTITIES, Ratios, Spread, spread_of
 from loadtest.experiments.results import MethodRun, Summary, speedup, summarise
 
 
@@ -47,23 +47,23 @@ class Outcome:
         """One of `QUANTITIES` of a method over the seeds."""
         return spread_of(quantity, self.summaries[method])
 
-    def ratio(self, method: str, quantity: str) -> Spread:
+    def ratio(self, method: str, quantity: str) -> Ratios:
         """How many times the reference's a quantity is, seed by seed; unknown without a reference."""
         reference = self.summaries.get(self.experiment.reference, ())
         if not reference:
-            return Spread((None,) * len(self.seeds))
+            return Ratios((None,) * len(self.seeds))
         value = QUANTITIES[quantity].value
         pairs = [(value(one), value(own)) for one, own in zip(self.summaries[method], reference, strict=True)]
-        return Spread(tuple(None if one is None or not own else one / own for one, own in pairs))
+        return Ratios(tuple(None if one is None or not own else one / own for one, own in pairs))
 
     @property
-    def speedups(self) -> dict[str, Spread]:
+    def speedups(self) -> dict[str, Ratios]:
         """How many times less simulated time to the target the reference took than each other method."""
         reference = self.summaries.get(self.experiment.reference)
         if reference is None:
             return {}
         return {
-            name: Spread(tuple(map(speedup, reference, ones)))
+            name: Ratios(tuple(map(speedup, reference, ones)))
             for name, ones in self.summaries.items()
             if name != self.experiment.reference
         }

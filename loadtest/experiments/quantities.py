@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import mean
+from statistics import geometric_mean, mean
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator
 
 from loadtest.experiments.results import Summary
 
-_MEGABYTE = 1e6
+MEGABYTE = 1e6
+"""Bytes."""
+
 _MILLION = 1e6
 
 
@@ -38,11 +40,11 @@ def _to_target(*ways: str) -> Quantity:
 
     def value(one: Summary) -> float | None:
         taken = one.bytes_to_target
-        return None if taken is None else sum(taken[way] for way in ways) / _MEGABYTE
+        return None if taken is None else sum(taken[way] for way in ways) / MEGABYTE
 
     def at_least(one: Summary) -> float:
         volumes = {"up": one.bytes_up, "down": one.bytes_down}
-        return sum(volumes[way].wire for way in ways) / _MEGABYTE
+        return sum(volumes[way].wire for way in ways) / MEGABYTE
 
     words = f"{ways[0]}" if len(ways) == 1 else "both ways"
     return Quantity(f"on the wire to the target, {words} (MB)", value, ".2f", "not reached", at_least)
@@ -62,6 +64,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             "... mean of so many evaluations", lambda one: one.final_evaluations, ".0f"
         ),
         "best_accuracy": Quantity("best accuracy", lambda one: one.best_accuracy, ".4f"),
+        "evaluations": Quantity("... largest of so many evaluations", lambda one: one.evaluations, ".0f"),
         "client_accuracy_variance": Quantity(
             "variance of accuracy over clients", lambda one: one.client_accuracy_variance, ".4f"
         ),
@@ -70,9 +73,9 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         "parameters_up_m": Quantity(
             "parameters up (millions)", lambda one: one.bytes_up.parameters / _MILLION, ".2f"
         ),
-        "payload_up_mb": Quantity("payload up (MB)", lambda one: one.bytes_up.payload / _MEGABYTE, ".2f"),
-        "wire_up_mb": Quantity("on the wire up (MB)", lambda one: one.bytes_up.wire / _MEGABYTE, ".2f"),
-        "wire_down_mb": Quantity("on the wire down (MB)", lambda one: one.bytes_down.wire / _MEGABYTE, ".2f"),
+        "payload_up_mb": Quantity("payload up (MB)", lambda one: one.bytes_up.payload / MEGABYTE, ".2f"),
+        "wire_up_mb": Quantity("on the wire up (MB)", lambda one: one.bytes_up.wire / MEGABYTE, ".2f"),
+        "wire_down_mb": Quantity("on the wire down (MB)", lambda one: one.bytes_down.wire / MEGABYTE, ".2f"),
         "wire_to_target_mb": _to_target("up", "down"),
         "wire_up_to_target_mb": _to_target("up"),
         "wire_down_to_target_mb": _to_target("down"),
@@ -130,12 +133,29 @@ class Spread:
         known, seeds = self.known, len(self.values)
         if not known:
             return missing
-        words, low, high = (format(value, form) for value in (mean(known), min(known), max(known)))
+        words, low, high = (format(value, form) for value in (self.mean, self.min, self.max))
         if low != high:
             words += f" ({low} to {high})"
         if len(known) < seeds:
             words += f"; {missing} with {seeds - len(known)} of {seeds} seeds"
         return words
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios(Spread):
+    """Ratios over seeds, none negative. Their mean is geometric: twice and half as much cancel out."""
+
+    @property
+    def mean(self) -> float | None:
+        """Geometric mean of the ratios that there are."""
+        if not self.known:
+            return None
+        return geometric_mean(self.known) if all(self.known) else 0.0
+
+    @property
+    def inverse(self) -> Self:
+        """The ratios the other way round; none where one is 0."""
+        return type(self)(tuple(1 / one if one else None for one in self.values))
 
 
 def spread_of(name: str, summaries: Iterable[Summary]) -> Spread:

@@ -21,6 +21,9 @@ A share of time, not a number of evaluations: a tiered method publishes several 
 the same number would reach back further in time for the others.
 """
 
+DIRECTIONS = ("up", "down")
+"""To the service, and to the clients."""
+
 OUTSIDE_TIERS = "0"
 """Tier of `by_tier` that holds what no tier's training sent: profiling and observers."""
 
@@ -54,7 +57,8 @@ class Curve:
         at_s: When each version was published.
         accuracy: Sample-weighted mean over clients.
         variance: Population variance of the accuracy over clients.
-        wire_bytes: Bytes of training, both directions, that had led to it.
+        wire_bytes: Bytes of training, both directions, that had led to it: of all that the service counted,
+            the share of the updates published by then. The last version has cost all of them.
     """
 
     version: tuple[int, ...]
@@ -76,8 +80,8 @@ class Summary:
         bytes_up: What the updates of all tiers took.
         bytes_down: What their clients fetched to make them.
         bytes_outside_tiers: What profiling and observers took, by direction.
-        bytes_to_target: Wire bytes by direction until `time_to_target_s`, each update charged the mean of
-            its method's messages.
+        bytes_to_target: Wire bytes by direction until `time_to_target_s`: of all that training took, the
+            share of the updates published by then.
         bytes_per_parameter_up: Payload of an update over its parameters; float32 has 4.
     """
 
@@ -109,7 +113,7 @@ def summarise(run: MethodRun, target_accuracy: float) -> Summary:
     """Reduce a run to its row."""
     curve = curve_of(run)
     final = _final(curve, _horizon_s(run))
-    up, down = trained_volume(run.metrics, "up"), trained_volume(run.metrics, "down")
+    up, down = (trained_volume(run.metrics, way) for way in DIRECTIONS)
     reached_s = time_to_target(curve.at_s, curve.accuracy, target_accuracy)
     outside = run.metrics.by_tier.get(OUTSIDE_TIERS, {})
     return Summary(
@@ -121,7 +125,7 @@ def summarise(run: MethodRun, target_accuracy: float) -> Summary:
         client_accuracy_variance=_mean([curve.variance[i] for i in final]),
         bytes_up=up,
         bytes_down=down,
-        bytes_outside_tiers={way: outside.get(way, Volume()) for way in ("up", "down")},
+        bytes_outside_tiers={way: outside.get(way, Volume()) for way in DIRECTIONS},
         bytes_to_target=None if reached_s is None else _bytes_until(run, reached_s),
         bytes_per_parameter_up=up.payload / up.parameters if up.parameters else None,
         bytes_per_parameter_down=down.payload / down.parameters if down.parameters else None,
@@ -163,8 +167,7 @@ def centred_means(values: Sequence[float], window: int = SMOOTHING) -> list[floa
 def curve_of(run: MethodRun) -> Curve:
     """A run's evaluations by version, with the time and the bytes that each version took."""
     published_s = {version.version: version.at_s for version in run.metrics.versions}
-    updates = _updates_by_version(run.metrics)
-    per_update = sum(_wire_per_update(run, way) for way in ("up", "down"))
+    costs = _costs(run.metrics, sum(trained_volume(run.metrics, way).wire for way in DIRECTIONS))
     # Version 0 is the initial model: at the start, for nothing.
     points = sorted(run.metrics.evaluations, key=lambda point: point.version)
     return Curve(
@@ -172,7 +175,7 @@ def curve_of(run: MethodRun) -> Curve:
         at_s=tuple(published_s.get(p.version, 0.0) for p in points),
         accuracy=tuple(p.accuracy for p in points),
         variance=tuple(p.client_accuracy_variance for p in points),
-        wire_bytes=tuple(updates.get(p.version, 0) * per_update for p in points),
+        wire_bytes=tuple(costs.get(p.version, 0.0) for p in points),
     )
 
 
@@ -197,22 +200,19 @@ def speedup(reference: Summary, other: Summary) -> float | None:
     return other.time_to_target_s / reference.time_to_target_s
 
 
-def _updates_by_version(metrics: MetricsView) -> dict[int, int]:
-    sums = accumulate(version.num_updates for version in metrics.versions)
-    return {version.version: total for version, total in zip(metrics.versions, sums, strict=True)}
-
-
-def _wire_per_update(run: MethodRun, direction: str) -> float:
-    """Mean wire bytes of one whole model in one direction."""
-    manifest = run.federation.manifest.to_manifest()
-    volume = trained_volume(run.metrics, direction)
-    models = volume.parameters / (manifest.num_floats + manifest.num_integers)
-    return volume.wire / models if models else 0.0
+def _costs(metrics: MetricsView, wire_bytes: int) -> dict[int, float]:
+    """By version, the share of `wire_bytes` of the updates up to it; the last version has cost all of it."""
+    updates = list(accumulate(version.num_updates for version in metrics.versions))
+    return {
+        version.version: wire_bytes * so_far / updates[-1]
+        for version, so_far in zip(metrics.versions, updates, strict=True)
+    }
 
 
 def _bytes_until(run: MethodRun, at_s: float) -> dict[str, float]:
-    updates = sum(version.num_updates for version in run.metrics.versions if version.at_s <= at_s)
-    return {way: updates * _wire_per_update(run, way) for way in ("up", "down")}
+    published = [version.version for version in run.metrics.versions if version.at_s <= at_s]
+    costs = {way: _costs(run.metrics, trained_volume(run.metrics, way).wire) for way in DIRECTIONS}
+    return {way: by_version[published[-1]] if published else 0.0 for way, by_version in costs.items()}
 
 
 def _horizon_s(run: MethodRun) -> float:

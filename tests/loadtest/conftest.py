@@ -20,12 +20,17 @@ def make_run() -> Callable[..., MethodRun]:
 
     Each update has 250 payload bytes and 300 wire bytes; each download 250 and 400. Version 0 is not
     evaluated; the observer is 7 s late; the run has 1000 s. Observers fetched one model of 450 wire bytes.
+    Training may send another number of `models` in each message: half of one, or two slots of its size.
     """
 
     def make(
-        name: str, accuracies: list[float], num_tiers: int = 1, horizon_s: float | None = 1000.0
+        name: str,
+        accuracies: list[float],
+        num_tiers: int = 1,
+        horizon_s: float | None = 1000.0,
+        models: float = 1.0,
     ) -> MethodRun:
-        count = len(accuracies) * UPDATES_PER_VERSION
+        count = len(accuracies) * UPDATES_PER_VERSION * models
         versions = tuple(
             VersionPoint(
                 version=v,
@@ -68,8 +73,9 @@ def _point(version: int, accuracy: float) -> AccuracyPoint:
     )
 
 
-def _volume(models: int, wire: int) -> Volume:
-    return Volume(parameters=models * MODEL_SIZE, payload=models * 250, wire=models * wire)
+def _volume(models: float, wire: int) -> Volume:
+    parameters, payload, wire = (int(models * size) for size in (MODEL_SIZE, 250, wire))
+    return Volume(parameters=parameters, payload=payload, wire=wire)
 
 
 def _federation(name: str, num_tiers: int, versions: int, horizon_s: float | None) -> FederationView:

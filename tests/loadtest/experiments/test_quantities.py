@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest.experiments.quantities import QUANTITIES, Spread, spread_of
+from loadtest.experiments.quantities import QUANTITIES, Ratios, Spread, spread_of
 from loadtest.experiments.results import summarise
 
 CLIMB = [0.1, 0.3, 0.5, 0.7, 0.6, 0.8, 0.9]
@@ -31,6 +31,17 @@ def test_the_mean_lies_between_the_extremes_of_the_values_that_there_are(values)
 )
 def test_a_cell_counts_what_was_not_reached(values, text):
     assert Spread(values).text(".1f", "not reached") == text
+
+
+@given(st.lists(st.none() | st.floats(1e-3, 1e3), min_size=1, max_size=5))
+def test_the_mean_of_the_inverse_is_the_inverse_of_the_mean(values):
+    ratios = Ratios(tuple(values))
+    mean, inverse = ratios.mean, ratios.inverse.mean
+    assert mean is None or inverse == pytest.approx(1 / mean)
+
+
+def test_the_mean_with_a_ratio_of_nothing_is_nothing():
+    assert Ratios((0.0, 4.0)).mean == 0.0
 
 
 def test_bytes_to_the_target_are_those_of_both_ways(make_run):

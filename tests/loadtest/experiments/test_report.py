@@ -76,6 +76,13 @@ def test_text_holds_the_numbers_of_the_table(outcome_of, runs):
     assert "fedat reached accuracy 0.6 in 2.0 times less simulated time than fedavg" in text
 
 
+def test_text_says_how_many_evaluations_the_best_is_the_largest_of(outcome_of, runs):
+    text = to_markdown(outcome_of(runs), [])
+    assert "| ... largest of so many evaluations | 9 | 7 |" in text
+    assert "Best accuracy is the largest single evaluation" in text
+    assert "more of them, and so a higher largest one by chance alone" in text
+
+
 def test_text_states_compression_against_float32(outcome_of, runs):
     text = to_markdown(outcome_of(runs), [])
     assert "2.50 bytes a parameter, 1.60 times less than float32" in text
@@ -180,11 +187,72 @@ def test_a_simulation_says_that_its_time_was_virtual(outcome_of, runs):
     assert "simulated seconds a second" not in virtual
 
 
-def test_a_speed_up_counts_only_the_seeds_where_both_arrived(outcome_of, make_run):
-    first = outcome_of([make_run("fedavg", SLOW), make_run("fedat", CLIMB, 2)])
+NEVER = [0.1] * 9
+EARLY = [0.7] * 9
+"""Reaches 0.6 at 200 s; CLIMB at 400 s, SLOW at 800 s."""
+
+
+@pytest.fixture
+def over_seeds(outcome_of, make_run):
+    """`over_seeds(fedavg=[accuracies of each seed], fedat=...)` is the report on those runs."""
+
+    def write(**fields):
+        runs = {name: tuple(make_run(name, one) for one in seeds) for name, seeds in fields.items()}
+        seeds = tuple(range(len(runs["fedat"])))
+        return to_markdown(Outcome(outcome_of([]).experiment, seeds, runs, virtual=True), [])
+
+    return write
+
+
+def test_a_speed_up_over_seeds_is_the_geometric_mean(over_seeds):
+    # Four times less with one seed, and as much more with the other.
+    text = over_seeds(fedavg=[SLOW, EARLY], fedat=[EARLY, SLOW])
+    assert "fedat reached accuracy 0.6 in about the same simulated time as fedavg" in text
+    assert "(geometric mean; 0.2 to 4.0 times less by seed)" in text
+
+
+def test_the_slower_one_is_slower_by_the_same_factor(over_seeds):
+    # Ratios 1/4 and 2: their geometric mean is 1/sqrt(2).
+    text = over_seeds(fedavg=[EARLY, SLOW], fedat=[SLOW, CLIMB])
+    expected = "fedavg reached accuracy 0.6 in 1.4 times less simulated time than fedat"
+    assert f"**{expected} (geometric mean; 0.5 to 4.0 times less by seed).**" in text
+
+
+def test_seeds_that_agree_need_no_extremes(over_seeds):
+    text = over_seeds(fedavg=[SLOW, SLOW], fedat=[CLIMB, CLIMB])
+    assert "**fedat reached accuracy 0.6 in 2.0 times less simulated time than fedavg.**" in text
+
+
+def test_a_speed_up_counts_only_the_seeds_where_both_arrived(over_seeds):
+    text = over_seeds(fedavg=[SLOW, NEVER, NEVER], fedat=[CLIMB, EARLY, NEVER])
+    assert (
+        "**fedat reached accuracy 0.6 in 2.0 times less simulated time than fedavg, over the seeds where "
+        "both did: 1 of 3 (fedat did with 2, fedavg with 1).**"
+    ) in text
+
+
+def test_methods_that_arrive_with_different_seeds_are_not_compared(over_seeds):
+    text = over_seeds(fedavg=[NEVER, CLIMB], fedat=[EARLY, NEVER])
+    assert (
+        "**fedat reached accuracy 0.6 with 1 of 2 seeds, fedavg with 1, and with no seed both: no speed-up "
+        "can be stated.**"
+    ) in text
+    assert "fedavg did not" not in text
+
+
+def test_who_arrives_with_some_seeds_and_the_other_with_none_are_said_so(over_seeds):
+    text = over_seeds(fedavg=[NEVER, NEVER], fedat=[EARLY, NEVER])
+    assert (
+        "**fedat reached accuracy 0.6 with 1 of 2 seeds, after 200 simulated seconds; fedavg did not within "
+        "1000.**"
+    ) in text
+
+
+def test_ratios_beside_the_paper_are_geometric_means(outcome_of, make_run):
+    paper = {"table": "Table 9", "ratios": {"time_to_target_s": {"fedavg": 5.67}}}
     runs = {
-        "fedavg": (*first.runs["fedavg"], make_run("fedavg", [0.1] * 9)),
-        "fedat": (*first.runs["fedat"], make_run("fedat", CLIMB, 2)),
+        "fedavg": (make_run("fedavg", SLOW), make_run("fedavg", EARLY)),
+        "fedat": (make_run("fedat", EARLY), make_run("fedat", SLOW)),
     }
-    text = to_markdown(Outcome(first.experiment, (0, 1), runs, virtual=True), [])
-    assert "in 2.0 times less simulated time than fedavg, with the 1 of 2 seeds where both did" in text
+    text = to_markdown(Outcome(outcome_of([], paper=paper).experiment, (0, 1), runs, virtual=True), [])
+    assert "times that of fedat | 1.00 (0.25 to 4.00) / 5.67 |" in text

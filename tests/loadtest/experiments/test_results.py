@@ -54,7 +54,21 @@ def test_a_version_counts_from_its_publication_not_its_evaluation(make_run):
 
 def test_a_version_has_cost_the_messages_of_all_updates_up_to_it(make_run):
     # Two updates a version, 300 up and 400 down each.
-    assert curve_of(make_run("fedat", CLIMB)).wire_bytes[:3] == pytest.approx((1400, 2800, 4200))
+    assert curve_of(make_run("fedat", CLIMB)).wire_bytes[:3] == (1400, 2800, 4200)
+
+
+@pytest.mark.parametrize("models", [0.5, 1.0, 2.0])
+def test_the_last_version_has_cost_what_the_service_counted(models, make_run):
+    run = make_run("fedlama", CLIMB, models=models)
+    counted = [trained_volume(run.metrics, way).wire for way in ("up", "down")]
+    assert counted == [14 * 300 * models, 14 * 400 * models]
+    assert curve_of(run).wire_bytes[-1] == sum(counted)
+
+
+@pytest.mark.parametrize("models", [0.5, 2.0])
+def test_bytes_to_the_target_are_those_of_the_messages_whatever_they_hold(models, make_run):
+    to_target = summarise(make_run("scaffold", CLIMB, models=models), 0.6).bytes_to_target
+    assert to_target == {"up": 4 * 2 * 300 * models, "down": 4 * 2 * 400 * models}
 
 
 def test_profiling_and_observers_are_not_training(make_run):
