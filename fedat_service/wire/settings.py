@@ -158,8 +158,8 @@ class Solver(Strict):
     corrected gradients.
 
     Local work between two syncs is `steps` batches; without it, `epochs` passes. `prox_mu` weighs the
-    proximal term (FedProx; FedAT eq. 5: lambda = 0.4). An optimizer's state begins anew with every `round`,
-    or `never` (FedLAMA and FedALS keep the momentum).
+    proximal term (FedProx; FedAT eq. 5: lambda = 0.4), `weight_decay` all that learns. An optimizer's state
+    begins anew with every `round`, or `never` (FedLAMA and FedALS keep the momentum, here that of a client).
     """
 
     name: Literal[

@@ -78,7 +78,7 @@ def _sections(outcome: Outcome, figures: Iterable[str], level: str) -> list[str]
     return [
         _conditions(outcome),
         f"{level} Results",
-        "\n".join(f"**{_speedup(outcome, *one)}.**" for one in outcome.speedups.items()),
+        "\n".join(f"- **{_speedup(outcome, *one)}.**" for one in outcome.speedups.items()),
         results_table(outcome),
         _tier_table(outcome),
         communication_table(outcome),
