@@ -42,7 +42,12 @@ def read_submission(body: Body, spec: Spec) -> Submission:
         Unprocessable: If the bytes are no bundle of this model; `field` names the part at fault.
     """
     bundle = _read(body, spec)
-    return Submission(bundle, hashlib.sha256(head_of(body)).hexdigest())
+    return Submission(bundle, digest_of(body))
+
+
+def digest_of(body: Body) -> str:
+    """What an update that was accepted is known by; see `Submission`."""
+    return hashlib.sha256(head_of(body)).hexdigest()
 
 
 def read_initial_model(body: Body, spec: Spec) -> Model:

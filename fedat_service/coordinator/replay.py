@@ -7,10 +7,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fedat_service.coordinator.arithmetic import Arithmetic
-from fedat_service.coordinator.intake import read_initial_model
+from fedat_service.coordinator.intake import digest_of, read_initial_model
 from fedat_service.errors import FedATError, LogDamaged, WireError
 from fedat_service.federation.effects import AddUpdate, CloseSync, DropRound, MakeVersion
-from fedat_service.federation.events import ModelUploaded, VersionPublished
+from fedat_service.federation.events import ModelUploaded, SyncClosed, UpdateAccepted, VersionPublished
 from fedat_service.federation.spec import Spec
 from fedat_service.federation.state import State, initial_state, versions_in_use
 from fedat_service.federation.transition import transition
@@ -83,6 +83,7 @@ class _Player:
         draws = verify and not spec.uploads_model
         self._arithmetic = Arithmetic(spec, initial_model(spec.manifest, spec.seed)) if draws else None
         self._digests: dict[int, str] = {}
+        self._synced: dict[tuple[int, int], str] = {}
 
     def play(self, record: Record) -> None:
         self.replayed.state, effects = transition(self.replayed.state, record.event)
@@ -90,6 +91,11 @@ class _Player:
             return
         if isinstance(record.event, ModelUploaded):
             self._arithmetic = Arithmetic(self._spec, read_initial_model(_body(record), self._spec))
+        if isinstance(record.event, UpdateAccepted):
+            _require_same("an update", record.event.digest, digest_of(_body(record)))
+        if isinstance(record.event, SyncClosed):
+            key = record.event.tier, record.event.round
+            _require_same("a sync", record.event.digest, self._synced.pop(key))
         for effect in effects:
             self._perform(effect, record)
         if isinstance(record.event, VersionPublished):
@@ -107,9 +113,14 @@ class _Player:
             case DropRound():
                 self._arithmetic.drop(effect)
             case CloseSync():
-                self._arithmetic.close_sync(effect)
+                self._synced[effect.tier, effect.round] = self._arithmetic.close_sync(effect)
             case MakeVersion():
                 self._digests[effect.version] = self._arithmetic.make_version(effect).model.digest()
+
+
+def _require_same(what: str, logged: str, found: str) -> None:
+    if logged != found:
+        raise WireError(f"{what} has digest {found}, the log says {logged}", "digest")
 
 
 def _body(record: Record) -> memoryview:

@@ -81,6 +81,39 @@ async def test_a_digest_that_is_not_the_versions_is_found(logged):
     assert "version 2 comes out differently" in str(outcome.exception)
 
 
+FEDALS = {
+    "participation": {"name": "fedavg"},
+    "schedule": {"name": "fedals", "alpha": 2, "head": ["fc"]},
+    "codec": {"name": "float32"},
+}
+
+
+@pytest.mark.parametrize("kind", ["update_accepted", "sync_closed"])
+async def test_a_digest_that_is_not_what_was_sent_or_computed_is_named(service, tmp_path, kind):
+    store = JsonLinesStore(tmp_path, keeps_bodies=True)
+    app = create_app(make_clock=lambda _: service.clock, store=store)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as http,
+    ):
+        service.http, service.app = http, app
+        (task,) = await service.started("a", method=FEDALS)
+        (await service.put(task, service.update(layers=("fc",)))).raise_for_status()
+        task = (await service.task("a", wait=30)).json()["task"]
+        (await service.put(task, service.update())).raise_for_status()
+        await service.task("a", wait=30)
+    await store.close()
+    log = tmp_path / "f.events.jsonl"
+    (played,) = replay(log, verify=True)
+    assert played.verified == [1]
+    lines = log.read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if f'"kind": "{kind}"' in line)
+    lines[at] = re.sub(r'("digest": ")(.)', lambda m: m[1] + ("0" if m[2] != "0" else "1"), lines[at])
+    log.write_text("\n".join(lines) + "\n")
+    with pytest.raises(LogDamaged, match=rf"line {at + 1}: .* has digest .*, the log says"):
+        list(replay(log, verify=True))
+
+
 async def test_without_bodies_the_states_are_played_and_nothing_can_be_verified(logged):
     log = await logged(keeps_bodies=False)
     assert not bodies_path(log).exists()
