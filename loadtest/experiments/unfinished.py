@@ -16,7 +16,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
-from fedat_service.errors import ConfigError, FedATError
+from fedat_service.errors import ConfigError
 from loadtest.experiments.arrays import digest, from_bytes, to_bytes
 from loadtest.experiments.files import write_atomically
 
@@ -30,7 +30,8 @@ _CONDITIONS = "conditions.json"
 def unfinished(folder: Path, conditions: Mapping[str, Any]) -> Iterator[None]:
     """Have a folder for a run's results until the run has come to its end.
 
-    It stays when the run is interrupted. A run that fails by itself would fail again, and leaves nothing.
+    It stays when the run is interrupted, and when it fails: what is wrong may be mended. Without results
+    nothing stays.
 
     Args:
         folder: Of this run alone.
@@ -47,8 +48,9 @@ def unfinished(folder: Path, conditions: Mapping[str, Any]) -> Iterator[None]:
     write_atomically(path, json.dumps(now, indent=2).encode())
     try:
         yield
-    except FedATError:
-        forget(folder)
+    except BaseException:
+        if {one.name for one in folder.iterdir()} == {_CONDITIONS}:
+            forget(folder)
         raise
     forget(folder)
 

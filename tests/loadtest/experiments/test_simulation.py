@@ -1,5 +1,6 @@
 import signal
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import pytest
 
@@ -114,6 +115,16 @@ def test_an_interrupted_run_goes_on_to_the_log_of_an_uninterrupted_one(method, w
     assert sorted(works) == sorted(before)
     assert (tmp_path / "parts" / "events.jsonl").read_bytes() == expected
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["events.jsonl"]
+
+
+def test_a_refusal_takes_nothing_from_an_interrupted_run(tmp_path):
+    settings = SMALL.changed(out=tmp_path, methods=("fedat",))
+    with pytest.raises(KeyboardInterrupt):
+        simulate("fedat", settings, interrupted_after(70.0), "inline")
+    before = set(settings.unfinished_of("fedat").iterdir())
+    with patch.dict("sys.modules", ray=None), pytest.raises(ConfigError, match="ray"):
+        simulate("fedat", settings, unseen, "ray")
+    assert set(settings.unfinished_of("fedat").iterdir()) == before
 
 
 def test_an_interrupted_run_is_not_mixed_with_one_of_other_settings(tmp_path):

@@ -132,10 +132,18 @@ def test_results_stay_when_a_run_is_interrupted_and_go_when_it_is_over(tmp_path)
     assert not folder.exists()
 
 
-def test_a_run_that_fails_by_itself_leaves_nothing(tmp_path):
-    with pytest.raises(TrainingError):
-        stop(tmp_path / "run", TrainingError("no"))
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize("error", [TrainingError("no"), ConfigError("no ray"), OSError("no disk")])
+def test_results_stay_when_a_run_fails(tmp_path, error):
+    with pytest.raises(type(error)):
+        stop(tmp_path / "run", error)
+    assert (tmp_path / "run" / "result").exists()
+
+
+def test_a_run_that_fails_before_it_has_results_leaves_nothing(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(ConfigError), unfinished(folder, CONDITIONS):
+        raise ConfigError("no ray")
+    assert not folder.exists()
 
 
 def test_an_interrupted_run_with_other_settings_is_refused_by_their_names(tmp_path):
