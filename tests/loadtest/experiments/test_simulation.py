@@ -1,3 +1,4 @@
+import errno
 import signal
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -7,6 +8,7 @@ import pytest
 from fedat_service.clock import LoopClock
 from fedat_service.coordinator.replay import replay
 from fedat_service.errors import ConfigError
+from fedat_service.store.jsonl import JsonLinesStore
 from loadtest.experiments import simulation
 from loadtest.experiments.settings import ExperimentSettings
 from loadtest.experiments.simulation import simulate
@@ -67,6 +69,27 @@ def test_what_was_simulated_can_be_verified_from_its_log(tmp_path):
     (played,) = replay(tmp_path / "events.jsonl", verify=True)
     assert played.verified == list(range(1, run.federation.version + 1))
     assert not played.differing
+
+
+@pytest.mark.parametrize(("step", "after"), [("create", 0), ("append", 0), ("append", 30)])
+def test_a_log_that_cannot_be_written_ends_the_run_at_once(step, after, monkeypatch, capsys, tmp_path):
+    write, written = getattr(JsonLinesStore, step), []
+
+    async def fail(self, *args):
+        if len(written) == after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(args)
+        await write(self, *args)
+
+    monkeypatch.setattr(JsonLinesStore, step, fail)
+    settings = SMALL.changed(out=tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        simulate("fedat", settings, unseen, "inline")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.undo()
+    assert settings.unfinished_of("fedat").exists() == (after > 0)
+    simulate("fedat", settings, unseen, "inline")
+    assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]
 
 
 def interrupted_after(seconds):
