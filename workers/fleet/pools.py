@@ -2,11 +2,13 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing.connection import wait
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from fedat_service.errors import ConfigError, FleetFailed
@@ -80,7 +82,15 @@ def _interrupts_blocked() -> Iterator[None]:
 def _settle() -> None:
     """Begin a process of a pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     keep_freed_memory()
+
+
+def _end_with(sentinel: int) -> None:
+    """Wait for the end of whoever started this process: one that is killed ends nobody."""
+    wait([sentinel])
+    os._exit(1)
 
 
 @contextmanager
