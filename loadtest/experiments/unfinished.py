@@ -9,10 +9,9 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
@@ -43,8 +42,8 @@ def unfinished(folder: Path, conditions: Mapping[str, Any]) -> Iterator[None]:
     """
     now = {"package": version("fedat-service"), "torch": version("torch"), **conditions}
     path = folder / _CONDITIONS
-    with suppress(FileNotFoundError, JSONDecodeError):
-        _require_same(json.loads(path.read_bytes()), now, folder)
+    if (before := _conditions_at(path)) is not None:
+        _require_same(before, now, folder)
     write_atomically(path, json.dumps(now, indent=2).encode())
     try:
         yield
@@ -129,6 +128,15 @@ class ResumingExecutor(Executor):
 
 def _write(path: Path, result: object) -> None:
     write_atomically(path, to_bytes(result))
+
+
+def _conditions_at(path: Path) -> dict[str, Any] | None:
+    """Those that were written down, if they are there and whole."""
+    try:
+        conditions = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return conditions if isinstance(conditions, dict) else None
 
 
 def _require_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:

@@ -59,11 +59,22 @@ def test_other_work_is_done(counting, tmp_path):
     assert [one.params["w"].tolist()[-1] for one in results] == [4, 4, 6, 6]
 
 
-def test_a_torn_result_is_computed_again(counting, tmp_path):
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda content: content[:-3],
+        lambda content: content[:-12] + bytes(12),
+        lambda content: content.replace(b"<f4", b"<q4"),
+        lambda content: b"\xff\xfe\xfa",
+        lambda content: b"",
+    ],
+    ids=["cut off", "zeroed", "another type", "other bytes", "empty"],
+)
+def test_a_damaged_result_is_computed_again(damaged, counting, tmp_path):
     with ResumingExecutor(counting, tmp_path) as executor:
         executor.submit(double, START, 1).result()
     (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-3])
+    path.write_bytes(damaged(path.read_bytes()))
     for _ in range(2):
         with ResumingExecutor(counting, tmp_path) as executor:
             assert executor.submit(double, START, 1).result()[0].params["w"].tolist() == [0, 2, 4]
@@ -158,8 +169,9 @@ def test_an_interrupted_run_with_other_settings_is_refused_by_their_names(tmp_pa
     stop(folder, conditions=other)
 
 
-def test_torn_conditions_are_those_of_nobody(tmp_path):
-    (tmp_path / "conditions.json").write_text('{"se')
+@pytest.mark.parametrize("torn", [b'{"se', b"", b"\xff\xfe\xfa", b"[]", b"null", b"[" * 9_999])
+def test_torn_conditions_are_those_of_nobody(tmp_path, torn):
+    (tmp_path / "conditions.json").write_bytes(torn)
     stop(tmp_path)
 
 
