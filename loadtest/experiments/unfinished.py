@@ -114,11 +114,11 @@ class ResumingExecutor(Executor):
             return
         try:
             result = done.result()
+            self._writes.append(self._writer.submit(_write, path, result))
         except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
             wanted.set_exception(error)
-            return
-        self._writes.append(self._writer.submit(_write, path, result))
-        wanted.set_result(result)
+        else:
+            wanted.set_result(result)
 
     def _require_written(self) -> None:
         """Wait for the disk: it falls behind by the work of one instant at most."""

@@ -127,6 +127,16 @@ def test_a_result_that_cannot_be_kept_ends_the_run(end, tmp_path):
         end(executor)
 
 
+def test_nobody_waits_for_ever_for_a_result_that_comes_after_the_end(tmp_path):
+    later = Later()
+    executor = ResumingExecutor(later, tmp_path)
+    wanted = executor.submit(double, START, 1)
+    executor.shutdown()
+    later.future.set_result(double(START, 1))
+    with pytest.raises(RuntimeError, match="shutdown"):
+        wanted.result(timeout=1)
+
+
 def stop(folder, error=None, conditions=CONDITIONS):
     with unfinished(folder, conditions):
         (folder / "result").touch()
