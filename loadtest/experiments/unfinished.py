@@ -19,10 +19,16 @@ from fedat_service.errors import ConfigError
 from loadtest.experiments.arrays import digest, from_bytes, to_bytes
 from loadtest.experiments.files import write_atomically
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _CONDITIONS = "conditions.json"
+_LOCK = "lock"
 
 
 @contextmanager
@@ -30,38 +36,61 @@ def unfinished(folder: Path, conditions: Mapping[str, Any]) -> Iterator[None]:
     """Have a folder for a run's results until the run has come to its end.
 
     It stays when the run is interrupted, and when it fails: what is wrong may be mended. Without results
-    nothing stays.
+    nothing stays. One process at a time has it.
 
     Args:
         folder: Of this run alone.
         conditions: All that the run follows from.
 
     Raises:
-        ConfigError: If the folder is that of a run under other conditions; the message names them.
+        ConfigError: If the folder is that of a run under other conditions, which the message names, or
+            another process is at work there.
         OSError: If the folder cannot be written to.
     """
     now = {"package": version("fedat-service"), "torch": version("torch"), **conditions}
     path = folder / _CONDITIONS
-    if (before := _conditions_at(path)) is not None:
-        _require_same(before, now, folder)
-    write_atomically(path, json.dumps(now, indent=2).encode())
-    try:
-        yield
-    except BaseException:
-        if {one.name for one in folder.iterdir()} == {_CONDITIONS}:
-            forget(folder)
-        raise
-    forget(folder)
+    with _locked(folder):
+        if (before := _conditions_at(path)) is not None:
+            _require_same(before, now, folder)
+        write_atomically(path, json.dumps(now, indent=2).encode())
+        try:
+            yield
+        except BaseException:
+            if {one.name for one in folder.iterdir()} <= {_CONDITIONS, _LOCK}:
+                shutil.rmtree(folder)
+            raise
+        shutil.rmtree(folder)
 
 
 def forget(folder: Path) -> None:
     """Throw an unfinished run away, if there is one.
 
     Raises:
+        ConfigError: If another process is at work there.
         OSError: If it cannot be removed.
     """
     if folder.exists():
-        shutil.rmtree(folder)
+        with _locked(folder):
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Have a folder for this process alone, where the system has such locks; who is killed holds none."""
+    if fcntl is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another process is at work there; wait for it, or use another --out"
+            ) from None
+        except OSError:
+            pass  # A file system without locks.
+        yield
 
 
 class ResumingExecutor(Executor):

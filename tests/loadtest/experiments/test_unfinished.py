@@ -1,3 +1,6 @@
+import signal
+import subprocess
+import sys
 from concurrent.futures import CancelledError, Future
 
 import numpy as np
@@ -183,6 +186,28 @@ def test_an_interrupted_run_with_other_settings_is_refused_by_their_names(tmp_pa
 def test_torn_conditions_are_those_of_nobody(tmp_path, torn):
     (tmp_path / "conditions.json").write_bytes(torn)
     stop(tmp_path)
+
+
+@pytest.mark.parametrize("use", [stop, forget])
+def test_a_folder_belongs_to_one_process_at_a_time(use, tmp_path):
+    folder = tmp_path / "run"
+    with unfinished(folder, CONDITIONS):
+        (folder / "result").touch()
+        with pytest.raises(ConfigError, match=f"{folder}: another process"):
+            use(folder)
+        assert (folder / "result").exists()
+    stop(folder)
+
+
+def test_a_process_that_was_killed_holds_nothing(tmp_path):
+    folder = tmp_path / "run"
+    program = (
+        "import os, pathlib; from loadtest.experiments.unfinished import unfinished\n"
+        f"with unfinished(pathlib.Path({str(folder)!r}), {CONDITIONS}): os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
+    stop(folder)
+    assert not folder.exists()
 
 
 def test_forgetting_nothing_does_nothing(tmp_path):
