@@ -146,16 +146,16 @@ def _run_methods(
     with Progress(experiment, console or Console(quiet=True), experiment.horizon_s / _LOOKS) as progress:
         for name in experiment.methods:
             path, conditions = kept_in / f"{name}.json", experiment.conditions_of(name)
-            begun = experiment.unfinished_of(name)
+            log, begun = experiment.log_of(name), experiment.unfinished_of(name)
             if fresh:
                 forget(begun)
-            run = None if fresh else find_run(path, conditions)
+            run = None if fresh else find_run(path, conditions, log)
             if run is not None:
                 progress.keep(name)
             else:
                 watch = progress.watch(name, is_begun=begun.exists())
                 run = (simulate or _in_processes())(name, experiment, watch)
-                keep_run(path, conditions, run)
+                keep_run(path, conditions, log, run)
             runs[name] = run
     return runs
 
