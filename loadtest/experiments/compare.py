@@ -70,9 +70,11 @@ def simulate_all(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
+    from loadtest.experiments.demo import require_runnable
     from loadtest.experiments.report import write_report
 
     make_folder(experiment.out, "out")
+    require_runnable(experiment)
     runs = _run_methods(experiment, experiment.out / "runs", simulate, console, fresh)
     single = {name: (run,) for name, run in runs.items()}
     return write_report(Outcome(experiment, (experiment.seed,), single, virtual=True))
@@ -103,6 +105,7 @@ def compare(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
+    from loadtest.experiments.demo import require_runnable
     from loadtest.experiments.report import write_comparison
 
     names = [experiment.name for experiment in experiments]
@@ -111,6 +114,8 @@ def compare(
             f"a comparison needs different experiments and seeds, got {names} and {list(seeds)}"
         )
     make_folder(Path(out), "out")
+    for experiment in experiments:
+        require_runnable(experiment)
     outcomes = {
         experiment.name: _over_seeds(experiment, seeds, Path(out) / "runs", simulate, console, fresh)
         for experiment in experiments

@@ -107,6 +107,22 @@ def test_a_run_whose_log_was_deleted_is_run_again(experiment, simulate):
     assert simulate.ran == [("fedavg", 0), ("fedat", 0), ("fedavg", 0)]
 
 
+@pytest.fixture
+def bad(experiment):
+    """An experiment whose second method fits no model."""
+    mine = {"preset": "fedals", "schedule": {"head": ("nowhere",)}}
+    return experiment.changed(name="bad", methods=("fedavg", "mine"), method={"mine": mine}, num_clients=9)
+
+
+def test_a_method_that_cannot_be_run_is_refused_before_any_is(experiment, bad, simulate, tmp_path):
+    complaint = "bad: method mine: .*'nowhere' matches no layer"
+    with pytest.raises(ConfigError, match=complaint):
+        simulate_all(bad, simulate=simulate)
+    with pytest.raises(ConfigError, match=complaint):
+        compare([experiment, bad], seeds=(0,), out=tmp_path / "out", simulate=simulate)
+    assert simulate.ran == []
+
+
 def test_a_comparison_has_one_row_for_every_evaluation(experiment, simulate, tmp_path):
     other = experiment.changed(name="two", methods=("fedat",))
     compare([experiment, other], seeds=(0, 3), out=tmp_path, simulate=simulate)
