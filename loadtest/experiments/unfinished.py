@@ -52,8 +52,8 @@ def unfinished(folder: Path, conditions: Mapping[str, Any]) -> Iterator[None]:
     with _locked(folder):
         if (before := _conditions_at(path)) is not None:
             _require_same(before, now, folder)
-        write_atomically(path, json.dumps(now, indent=2).encode())
         try:
+            write_atomically(path, json.dumps(now, indent=2).encode())
             yield
         except BaseException:
             if {one.name for one in folder.iterdir()} <= {_CONDITIONS, _LOCK}:

@@ -1,7 +1,9 @@
+import errno
 import signal
 import subprocess
 import sys
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,6 +169,17 @@ def test_a_run_that_fails_before_it_has_results_leaves_nothing(tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(ConfigError), unfinished(folder, CONDITIONS):
         raise ConfigError("no ray")
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_not_begun(tmp_path, monkeypatch):
+    def fail(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = tmp_path / "run"
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="No space left"):
+        stop(folder)
     assert not folder.exists()
 
 
