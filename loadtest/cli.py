@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fedat_service.errors import FleetFailed
 from loadtest.experiments import Experiment, load_experiment, suite_names
 from loadtest.experiments.options import FILE, given, with_options
 from loadtest.experiments.settings import default_rate
@@ -148,13 +149,15 @@ def _tell(console: Console, report: Path) -> None:
 
 @contextmanager
 def _resumable(console: Console) -> Iterator[None]:
-    """Say after an interrupt that nothing is lost."""
+    """Say that nothing is lost by an interrupt, or with a process that trained."""
     try:
         with _terminable():
             yield
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from there")
         raise typer.Exit(_INTERRUPTED) from None
+    except FleetFailed as error:
+        raise FleetFailed(f"{error}; the same command goes on from there") from error
 
 
 @contextmanager

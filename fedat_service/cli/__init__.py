@@ -1,5 +1,6 @@
 """The `fedat` command: every package adds its own commands through the entry point `fedat.commands`."""
 
+import errno
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +20,9 @@ _EXTRAS = {
     "matplotlib": "report",
 }
 """Packages that a command may miss, and the extra that brings each."""
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""What a disk says when it is full: no defect of ours, even where the system names no file."""
 
 
 def build() -> typer.Typer:
@@ -43,9 +47,10 @@ def main() -> None:
     except FedATError as error:
         _fail(str(error))
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno not in _DISK:
             raise
-        _fail(f"{error.filename2 or error.filename}: {error.strerror}")
+        where = error.filename2 or error.filename
+        _fail(": ".join(str(part) for part in (where, error.strerror) if part))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRAS:

@@ -133,7 +133,8 @@ def _write_whole(file: FileIO, content: Body) -> int:
     try:
         while view:
             view = view[file.write(view) :]
-    except OSError:
+    except OSError as error:
         file.truncate(end)
+        error.filename = str(file.name)  # a write that fails does not say where
         raise
     return end

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 _ARRAY = "__array__"
+_CHECKSUM_BYTES = 16
 
 
 def to_bytes(value: Any) -> bytes:  # noqa: ANN401 - plain values, arrays, dataclasses and models of them
-    """Write a value down: one line of JSON, then the arrays it holds. Equal values give equal bytes.
+    """Write a value down: a checksum, one line of JSON, then the arrays. Equal values give equal bytes.
 
     Args:
         value: Plain values, arrays, dataclasses and pydantic models, one within the other.
@@ -34,7 +35,8 @@ def to_bytes(value: Any) -> bytes:  # noqa: ANN401 - plain values, arrays, datac
         return at
 
     head = _head(value, placed)
-    return b"".join((head, b"\n", *arrays))
+    parts = (head, b"\n", *arrays)
+    return b"".join((_checksum(parts), *parts))
 
 
 def digest(value: Any) -> str:  # noqa: ANN401 - as in `to_bytes`
@@ -63,7 +65,10 @@ def from_bytes(content: bytes, kind: Any) -> Any:  # noqa: ANN401 - a type, and 
     Raises:
         ValueError: If that is not what was written, or only a part of it.
     """
-    head, _, arrays = content.partition(b"\n")
+    written = content[_CHECKSUM_BYTES:]
+    if content[:_CHECKSUM_BYTES] != _checksum((written,)):
+        raise ValueError(f"not what was written: {len(content)} bytes with another checksum")
+    head, _, arrays = written.partition(b"\n")
 
     def array(part: dict[str, Any]) -> Any:  # noqa: ANN401 - an array, or a dictionary as it is
         if _ARRAY not in part:
@@ -74,6 +79,13 @@ def from_bytes(content: bytes, kind: Any) -> Any:  # noqa: ANN401 - a type, and 
 
     (value,) = _reader(kind).validate_python([json.loads(head, object_hook=array)])
     return value
+
+
+def _checksum(parts: Iterable[bytes]) -> bytes:
+    summed = hashlib.blake2b(digest_size=_CHECKSUM_BYTES)
+    for part in parts:
+        summed.update(part)
+    return summed.digest()
 
 
 @lru_cache

@@ -70,9 +70,11 @@ def simulate_all(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
+    from loadtest.experiments.demo import require_runnable
     from loadtest.experiments.report import write_report
 
     make_folder(experiment.out, "out")
+    require_runnable(experiment)
     runs = _run_methods(experiment, experiment.out / "runs", simulate, console, fresh)
     single = {name: (run,) for name, run in runs.items()}
     return write_report(Outcome(experiment, (experiment.seed,), single, virtual=True))
@@ -103,6 +105,7 @@ def compare(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
+    from loadtest.experiments.demo import require_runnable
     from loadtest.experiments.report import write_comparison
 
     names = [experiment.name for experiment in experiments]
@@ -111,6 +114,8 @@ def compare(
             f"a comparison needs different experiments and seeds, got {names} and {list(seeds)}"
         )
     make_folder(Path(out), "out")
+    for experiment in experiments:
+        require_runnable(experiment)
     outcomes = {
         experiment.name: _over_seeds(experiment, seeds, Path(out) / "runs", simulate, console, fresh)
         for experiment in experiments
@@ -146,16 +151,16 @@ def _run_methods(
     with Progress(experiment, console or Console(quiet=True), experiment.horizon_s / _LOOKS) as progress:
         for name in experiment.methods:
             path, conditions = kept_in / f"{name}.json", experiment.conditions_of(name)
-            begun = experiment.unfinished_of(name)
+            log, begun = experiment.log_of(name), experiment.unfinished_of(name)
             if fresh:
                 forget(begun)
-            run = None if fresh else find_run(path, conditions)
+            run = None if fresh else find_run(path, conditions, log)
             if run is not None:
                 progress.keep(name)
             else:
                 watch = progress.watch(name, is_begun=begun.exists())
                 run = (simulate or _in_processes())(name, experiment, watch)
-                keep_run(path, conditions, run)
+                keep_run(path, conditions, log, run)
             runs[name] = run
     return runs
 

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import ValidationError
 from rich.console import Console
 
+from fedat_service.errors import ConfigError, FedATError
 from fedat_service.federation.spec import Spec
 from fedat_service.store.folder import make_folder
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
@@ -52,12 +53,16 @@ def require_runnable(experiment: Experiment) -> None:
     """See that all methods of an experiment can be run: what makes no sense shows before anything starts.
 
     Raises:
-        FedATError: If a setting makes no sense, or the data is not there.
+        FedATError: If a setting makes no sense, by the names of experiment and method, or the data is not
+            there.
     """
     population = Population(fleet_of(experiment.methods[0], experiment, "http://nowhere"))
     manifest = ManifestMessage.of(manifest_of(population.build_model()))
     for name in experiment.methods:
-        Spec.of(federation_of(name, experiment, manifest))
+        try:
+            Spec.of(federation_of(name, experiment, manifest))
+        except FedATError as error:
+            raise ConfigError(f"{experiment.name}: method {name}: {error}") from error
 
 
 async def _run_all(experiment: Experiment, progress: Progress) -> dict[str, tuple[MethodRun]]:

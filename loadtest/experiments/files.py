@@ -10,13 +10,16 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` to `path`: a reader sees the old file or the new one, never a part.
 
     Raises:
-        OSError: If it cannot be written; an older file is left as it was.
+        OSError: If it cannot be written, by the name of the file; an older one is left as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         draft.write_bytes(content)
         draft.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk has no name of its own
+        raise
     finally:
         draft.unlink(missing_ok=True)
 

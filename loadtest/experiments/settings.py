@@ -135,7 +135,7 @@ class ExperimentSettings(Strict):
     keep_updates: bool = False
     """Keep the updates beside the event logs, so that `fedat replay --verify` can check every version."""
 
-    def __init__(self, **fields: Any) -> None:  # noqa: ANN401 - checked here
+    def __init__(self, /, **fields: Any) -> None:  # noqa: ANN401 - checked here
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -162,7 +162,7 @@ class ExperimentSettings(Strict):
         if strange := set(names) - {*PRESETS, *self.method}:
             raise ConfigError(f"{field}: there is no method {', '.join(sorted(strange))}")
 
-    def changed(self, **fields: Any) -> Self:  # noqa: ANN401 - checked as at the first time
+    def changed(self, /, **fields: Any) -> Self:  # noqa: ANN401 - checked as at the first time
         """A copy with other values."""
         return type(self)(**{**dict(self), **fields})
 

@@ -1,15 +1,20 @@
 """One method in virtual time: the real service and the real workers in this process, without waiting."""
 
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from fedat_service.coordinator.limits import Limits
 from fedat_service.coordinator.offload import inline
 from fedat_service.http.app import create_app
+from fedat_service.store.base import Record
 from fedat_service.store.jsonl import JsonLinesStore
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import ManifestMessage
@@ -66,11 +71,54 @@ def simulate(
         open_pool(engine, settings.processes) as pool,
         ResumingExecutor(pool, folder) as work,
     ):
-        store = JsonLinesStore(Path(events), keeps_bodies=settings.keep_updates)
+        store = _EndingStore(Path(events), keeps_bodies=settings.keep_updates)
         trainer = CohortEngine(fleet, work, autocast=autocast)
         run = run_virtual(_run(name, settings, fleet, trainer, store, watch))
         keep_log(Path(events) / f"{federation_name(name)}.events.jsonl", settings.log_of(name))
     return run
+
+
+class _EndingStore(JsonLinesStore):
+    """Event logs that end the run when they cannot be written.
+
+    A service tries again later; in virtual time nobody makes room on a disk meanwhile.
+    """
+
+    _task: asyncio.Task[Any] | None = None
+    _error: OSError | None = None
+
+    @contextmanager
+    def ending_this_task(self) -> Iterator[None]:
+        """Have the current task end with the first failure.
+
+        Raises:
+            OSError: If a log could not be written.
+        """
+        self._task = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+    async def create(self, federation: str, definition: str) -> None:
+        """See `Store`."""
+        await self._or_end(super().create(federation, definition))
+
+    async def append(self, federation: str, records: Sequence[Record]) -> None:
+        """See `Store`."""
+        await self._or_end(super().append(federation, records))
+
+    async def _or_end(self, writing: Awaitable[None]) -> None:
+        try:
+            await writing
+        except OSError as error:
+            self._error = error
+            if self._task is not None:
+                self._task.cancel()
+            # Whoever asked is not told to try again, but cancelled with the rest.
+            await asyncio.Future()
 
 
 async def _run(
@@ -78,7 +126,7 @@ async def _run(
     settings: ExperimentSettings,
     fleet: FleetSettings,
     trainer: CohortEngine,
-    store: JsonLinesStore,
+    store: _EndingStore,
     watch: Watch,
 ) -> MethodRun:
     population = Population(fleet)
@@ -86,14 +134,17 @@ async def _run(
     app = create_app(Limits(max_wait_s=_LONGEST_POLL_S), store=store, offload=inline)
     connect = partial(AppConnection, app)
     start_s = perf_counter()
-    async with app.router.lifespan_context(app), connect(_URL) as connection:
-        client = FedATClient(connection, federation_name(name), jitter=np.random.default_rng(settings.seed))
-        await client.create_federation(federation_of(name, settings, manifest))
-        async with shown(watch, client):
-            await host(population, 0, trainer, InlineExecutor(), connect, _LONGEST_POLL_S)
-        return MethodRun(
-            name=name,
-            federation=await client.view(),
-            metrics=await client.metrics(),
-            wall_s=perf_counter() - start_s,
-        )
+    with store.ending_this_task():
+        async with app.router.lifespan_context(app), connect(_URL) as connection:
+            client = FedATClient(
+                connection, federation_name(name), jitter=np.random.default_rng(settings.seed)
+            )
+            await client.create_federation(federation_of(name, settings, manifest))
+            async with shown(watch, client):
+                await host(population, 0, trainer, InlineExecutor(), connect, _LONGEST_POLL_S)
+            return MethodRun(
+                name=name,
+                federation=await client.view(),
+                metrics=await client.metrics(),
+                wall_s=perf_counter() - start_s,
+            )

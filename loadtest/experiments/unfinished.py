@@ -9,58 +9,88 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
-from fedat_service.errors import ConfigError, FedATError
+from fedat_service.errors import ConfigError
 from loadtest.experiments.arrays import digest, from_bytes, to_bytes
 from loadtest.experiments.files import write_atomically
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _CONDITIONS = "conditions.json"
+_LOCK = "lock"
 
 
 @contextmanager
 def unfinished(folder: Path, conditions: Mapping[str, Any]) -> Iterator[None]:
     """Have a folder for a run's results until the run has come to its end.
 
-    It stays when the run is interrupted. A run that fails by itself would fail again, and leaves nothing.
+    It stays when the run is interrupted, and when it fails: what is wrong may be mended. Without results
+    nothing stays. One process at a time has it.
 
     Args:
         folder: Of this run alone.
         conditions: All that the run follows from.
 
     Raises:
-        ConfigError: If the folder is that of a run under other conditions; the message names them.
+        ConfigError: If the folder is that of a run under other conditions, which the message names, or
+            another process is at work there.
         OSError: If the folder cannot be written to.
     """
     now = {"package": version("fedat-service"), "torch": version("torch"), **conditions}
     path = folder / _CONDITIONS
-    with suppress(FileNotFoundError, JSONDecodeError):
-        _require_same(json.loads(path.read_bytes()), now, folder)
-    write_atomically(path, json.dumps(now, indent=2).encode())
-    try:
-        yield
-    except FedATError:
-        forget(folder)
-        raise
-    forget(folder)
+    with _locked(folder):
+        if (before := _conditions_at(path)) is not None:
+            _require_same(before, now, folder)
+        try:
+            write_atomically(path, json.dumps(now, indent=2).encode())
+            yield
+        except BaseException:
+            if {one.name for one in folder.iterdir()} <= {_CONDITIONS, _LOCK}:
+                shutil.rmtree(folder)
+            raise
+        shutil.rmtree(folder)
 
 
 def forget(folder: Path) -> None:
     """Throw an unfinished run away, if there is one.
 
     Raises:
+        ConfigError: If another process is at work there.
         OSError: If it cannot be removed.
     """
     if folder.exists():
-        shutil.rmtree(folder)
+        with _locked(folder):
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Have a folder for this process alone, where the system has such locks; who is killed holds none."""
+    if fcntl is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another process is at work there; wait for it, or use another --out"
+            ) from None
+        except OSError:
+            pass  # A file system without locks.
+        yield
 
 
 class ResumingExecutor(Executor):
@@ -113,11 +143,11 @@ class ResumingExecutor(Executor):
             return
         try:
             result = done.result()
+            self._writes.append(self._writer.submit(_write, path, result))
         except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
             wanted.set_exception(error)
-            return
-        self._writes.append(self._writer.submit(_write, path, result))
-        wanted.set_result(result)
+        else:
+            wanted.set_result(result)
 
     def _require_written(self) -> None:
         """Wait for the disk: it falls behind by the work of one instant at most."""
@@ -127,6 +157,15 @@ class ResumingExecutor(Executor):
 
 def _write(path: Path, result: object) -> None:
     write_atomically(path, to_bytes(result))
+
+
+def _conditions_at(path: Path) -> dict[str, Any] | None:
+    """Those that were written down, if they are there and whole."""
+    try:
+        conditions = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return conditions if isinstance(conditions, dict) else None
 
 
 def _require_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:

@@ -1,3 +1,5 @@
+import errno
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -69,6 +71,12 @@ def test_a_file_that_cannot_take_its_place_is_named_by_that_place(failing, tmp_p
     (tmp_path / "folder").mkdir()
     status, told = failing(lambda: (tmp_path / "draft").replace(tmp_path / "folder"))
     assert (status, told) == (2, f"error: {tmp_path / 'folder'}: Is a directory\n")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
+def test_a_full_disk_is_one_line_even_where_nobody_knows_the_file(failing, number):
+    why = os.strerror(number)
+    assert failing(raising(OSError(number, why))) == (2, f"error: {why}\n")
 
 
 def test_an_error_of_the_system_about_no_file_is_a_defect(failing):

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, FleetFailed
 from fedat_service.federation.events import TaskDelivered, UpdateAccepted, to_record
 from loadtest import cli
 
@@ -116,15 +116,20 @@ def test_a_comparison_of_files_leaves_one_report(app, small, tmp_path):
     assert (out / "runs" / "small" / "seed-1" / "events.jsonl").stat().st_size
 
 
-def interrupt():
+def end_with(error):
     with cli._resumable(Console(file=io.StringIO())):
-        raise KeyboardInterrupt
+        raise error
 
 
 def test_an_interrupt_has_the_status_of_one():
     with pytest.raises(typer.Exit) as left:
-        interrupt()
+        end_with(KeyboardInterrupt())
     assert left.value.exit_code == 130
+
+
+def test_a_process_of_training_that_dies_is_no_reason_to_begin_anew():
+    with pytest.raises(FleetFailed, match="out of memory; the same command goes on from there"):
+        end_with(FleetFailed("out of memory"))
 
 
 def terminate_oneself():

@@ -2,13 +2,16 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing.connection import wait
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, FleetFailed
 from workers.training.jobs import InlineExecutor
 from workers.training.memory import keep_freed_memory
 
@@ -28,6 +31,7 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
 
     Raises:
         ConfigError: If the number is not positive, or Ray is not installed.
+        FleetFailed: If one of the processes is ended from outside.
     """
     if num_processes < 1:
         raise ConfigError(f"a pool needs at least one process, got {num_processes}")
@@ -36,9 +40,13 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
         yield InlineExecutor()
     elif engine == "processes":
         with _single_threaded():
-            pool = ProcessPoolExecutor(num_processes, get_context("spawn"), initializer=_settle)
+            pool = _ProcessPool(num_processes, get_context("spawn"), initializer=_settle)
             try:
                 yield pool
+            except BrokenProcessPool as error:
+                raise FleetFailed(
+                    "a process that trains was ended from outside: killed, or out of memory"
+                ) from error
             finally:
                 # Who is interrupted waits for what is being computed, not for what has not begun.
                 pool.shutdown(cancel_futures=True)
@@ -47,10 +55,42 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
             yield ray_pool
 
 
+class _ProcessPool(ProcessPoolExecutor):
+    """Processes that no interrupt from the keyboard ends, which reaches all: whoever started them does."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See `concurrent.futures.Executor`. Here processes start, when there are too few."""
+        with _interrupts_blocked():
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Have interrupts wait: a process that starts meanwhile inherits that, and is safe before it can ask."""
+    if not hasattr(signal, "pthread_sigmask"):  # nowhere but on Windows, which inherits nothing
+        yield
+        return
+    # It unblocks interrupts when it starts, which would otherwise be now.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _settle() -> None:
-    """Begin a process of a pool. An interrupt from the keyboard reaches all; whoever started us ends us."""
+    """Begin a process of a pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
     keep_freed_memory()
+
+
+def _end_with(sentinel: int) -> None:
+    """Wait for the end of whoever started this process: one that is killed ends nobody."""
+    wait([sentinel])
+    os._exit(1)
 
 
 @contextmanager

@@ -94,8 +94,9 @@ async def test_a_full_disk_leaves_whole_lines_and_the_store_goes_on(tmp_path, mo
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-        with pytest.raises(OSError, match="large"):
+        with pytest.raises(OSError, match="large") as failed:
             await store.append("f", [Record(event) for event in EVENTS])
+        assert failed.value.filename == str(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)

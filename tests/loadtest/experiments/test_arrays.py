@@ -71,8 +71,17 @@ def test_whatever_differs_has_other_bytes_and_another_digest():
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.99])
 def test_a_part_is_refused(share):
     written = to_bytes([TrainResult({"w": np.ones(100)}, 1, {})])
-    with pytest.raises(ValueError):  # noqa: PT011 - of JSON, NumPy or pydantic
+    with pytest.raises(ValueError, match="not what was written"):
         from_bytes(written[: int(share * len(written))], list[TrainResult])
+
+
+@given(st.data())
+def test_whatever_was_changed_is_refused(data):
+    written = to_bytes([TrainResult({"w": np.ones(3)}, 1, {})])
+    at = data.draw(st.integers(0, len(written) - 1))
+    other = data.draw(st.integers(1, 255)) ^ written[at]
+    with pytest.raises(ValueError, match="not what was written"):
+        from_bytes(written[:at] + bytes([other]) + written[at + 1 :], list[TrainResult])
 
 
 def test_what_is_no_value_is_refused():

@@ -21,6 +21,8 @@ class StandIn:
     def __call__(self, name, settings, watch):
         if (name, settings.seed) == self.broken:
             raise KeyboardInterrupt
+        settings.out.mkdir(parents=True, exist_ok=True)
+        settings.log_of(name).write_text(f"{name}, {settings.seed}")
         self.ran.append((name, settings.seed))
         accuracies = [
             min(1.0, value + settings.seed / 100) for value in (SLOW if name == "fedavg" else CLIMB)
@@ -85,6 +87,40 @@ def test_other_conditions_are_run_and_other_words_are_not(experiment, simulate, 
         simulate.ran.clear()
         compare([experiment.changed(**change)], seeds=(0,), out=tmp_path, simulate=simulate)
         assert len(simulate.ran) == 2
+
+
+def logs_of(experiment):
+    return {name: experiment.log_of(name).read_text() for name in experiment.methods}
+
+
+def test_with_another_reference_every_log_is_that_of_its_method(experiment, simulate):
+    for reference in ("fedat", "fedavg", "fedat"):
+        changed = experiment.changed(reference=reference)
+        simulate_all(changed, simulate=simulate)
+        assert logs_of(changed) == {"fedavg": "fedavg, 0", "fedat": "fedat, 0"}
+
+
+def test_a_run_whose_log_was_deleted_is_run_again(experiment, simulate):
+    simulate_all(experiment, simulate=simulate)
+    experiment.log_of("fedavg").unlink()
+    simulate_all(experiment, simulate=simulate)
+    assert simulate.ran == [("fedavg", 0), ("fedat", 0), ("fedavg", 0)]
+
+
+@pytest.fixture
+def bad(experiment):
+    """An experiment whose second method fits no model."""
+    mine = {"preset": "fedals", "schedule": {"head": ("nowhere",)}}
+    return experiment.changed(name="bad", methods=("fedavg", "mine"), method={"mine": mine}, num_clients=9)
+
+
+def test_a_method_that_cannot_be_run_is_refused_before_any_is(experiment, bad, simulate, tmp_path):
+    complaint = "bad: method mine: .*'nowhere' matches no layer"
+    with pytest.raises(ConfigError, match=complaint):
+        simulate_all(bad, simulate=simulate)
+    with pytest.raises(ConfigError, match=complaint):
+        compare([experiment, bad], seeds=(0,), out=tmp_path / "out", simulate=simulate)
+    assert simulate.ran == []
 
 
 def test_a_comparison_has_one_row_for_every_evaluation(experiment, simulate, tmp_path):

@@ -70,6 +70,10 @@ def test_a_subset_of_the_methods_can_be_run(file_of):
     ("before", "after", "words"),
     [
         ('data = "mnist"', 'dataset = "mnist"', "dataset: there is no such field"),
+        ('data = "mnist"', "self = 1", "self: there is no such field"),
+        ('data = "mnist"', "source = 1", "source: there is no such field"),
+        ("codec.precision = 3", "self = 1", "method.p3.self: there is no such field"),
+        ("codec.precision = 3", "solver.self = 1", "method.p3.solver.self: there is no such field"),
         ("codec.precision = 3", "codec.precison = 3", "method.p3.codec.precison: there is no such field"),
         ("lr = 0.5", "lr = ", "precision.toml: Invalid value"),
         ('quantity = "bytes', 'quantity = "bits', "'bits_per_parameter_up' is not measured"),

@@ -1,3 +1,6 @@
+import errno
+from pathlib import Path
+
 import pytest
 
 from loadtest.experiments.files import write_atomically
@@ -18,3 +21,13 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path):
     with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
         write_atomically(target, b"data")
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_full_disk_is_named_by_the_file_that_did_not_fit(tmp_path, monkeypatch):
+    def fail(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="No space left") as failed:
+        write_atomically(tmp_path / "report.json", b"data")
+    assert failed.value.filename == str(tmp_path / "report.json")

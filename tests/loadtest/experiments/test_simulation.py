@@ -1,11 +1,14 @@
+import errno
 import signal
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import pytest
 
 from fedat_service.clock import LoopClock
 from fedat_service.coordinator.replay import replay
 from fedat_service.errors import ConfigError
+from fedat_service.store.jsonl import JsonLinesStore
 from loadtest.experiments import simulation
 from loadtest.experiments.settings import ExperimentSettings
 from loadtest.experiments.simulation import simulate
@@ -68,6 +71,27 @@ def test_what_was_simulated_can_be_verified_from_its_log(tmp_path):
     assert not played.differing
 
 
+@pytest.mark.parametrize(("step", "after"), [("create", 0), ("append", 0), ("append", 30)])
+def test_a_log_that_cannot_be_written_ends_the_run_at_once(step, after, monkeypatch, capsys, tmp_path):
+    write, written = getattr(JsonLinesStore, step), []
+
+    async def fail(self, *args):
+        if len(written) == after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(args)
+        await write(self, *args)
+
+    monkeypatch.setattr(JsonLinesStore, step, fail)
+    settings = SMALL.changed(out=tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        simulate("fedat", settings, unseen, "inline")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.undo()
+    assert settings.unfinished_of("fedat").exists() == (after > 0)
+    simulate("fedat", settings, unseen, "inline")
+    assert [path.name for path in tmp_path.iterdir()] == ["events.jsonl"]
+
+
 def interrupted_after(seconds):
     """A watch that presses Ctrl-C."""
     # A shell starts what it puts into the background with the key ignored.
@@ -114,6 +138,16 @@ def test_an_interrupted_run_goes_on_to_the_log_of_an_uninterrupted_one(method, w
     assert sorted(works) == sorted(before)
     assert (tmp_path / "parts" / "events.jsonl").read_bytes() == expected
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["events.jsonl"]
+
+
+def test_a_refusal_takes_nothing_from_an_interrupted_run(tmp_path):
+    settings = SMALL.changed(out=tmp_path, methods=("fedat",))
+    with pytest.raises(KeyboardInterrupt):
+        simulate("fedat", settings, interrupted_after(70.0), "inline")
+    before = set(settings.unfinished_of("fedat").iterdir())
+    with patch.dict("sys.modules", ray=None), pytest.raises(ConfigError, match="ray"):
+        simulate("fedat", settings, unseen, "ray")
+    assert set(settings.unfinished_of("fedat").iterdir()) == before
 
 
 def test_an_interrupted_run_is_not_mixed_with_one_of_other_settings(tmp_path):

@@ -1,4 +1,9 @@
+import errno
+import signal
+import subprocess
+import sys
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,11 +64,22 @@ def test_other_work_is_done(counting, tmp_path):
     assert [one.params["w"].tolist()[-1] for one in results] == [4, 4, 6, 6]
 
 
-def test_a_torn_result_is_computed_again(counting, tmp_path):
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda content: content[:-3],
+        lambda content: content[:-12] + bytes(12),
+        lambda content: content.replace(b"<f4", b"<q4"),
+        lambda content: b"\xff\xfe\xfa",
+        lambda content: b"",
+    ],
+    ids=["cut off", "zeroed", "another type", "other bytes", "empty"],
+)
+def test_a_damaged_result_is_computed_again(damaged, counting, tmp_path):
     with ResumingExecutor(counting, tmp_path) as executor:
         executor.submit(double, START, 1).result()
     (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-3])
+    path.write_bytes(damaged(path.read_bytes()))
     for _ in range(2):
         with ResumingExecutor(counting, tmp_path) as executor:
             assert executor.submit(double, START, 1).result()[0].params["w"].tolist() == [0, 2, 4]
@@ -116,6 +132,16 @@ def test_a_result_that_cannot_be_kept_ends_the_run(end, tmp_path):
         end(executor)
 
 
+def test_nobody_waits_for_ever_for_a_result_that_comes_after_the_end(tmp_path):
+    later = Later()
+    executor = ResumingExecutor(later, tmp_path)
+    wanted = executor.submit(double, START, 1)
+    executor.shutdown()
+    later.future.set_result(double(START, 1))
+    with pytest.raises(RuntimeError, match="shutdown"):
+        wanted.result(timeout=1)
+
+
 def stop(folder, error=None, conditions=CONDITIONS):
     with unfinished(folder, conditions):
         (folder / "result").touch()
@@ -132,10 +158,29 @@ def test_results_stay_when_a_run_is_interrupted_and_go_when_it_is_over(tmp_path)
     assert not folder.exists()
 
 
-def test_a_run_that_fails_by_itself_leaves_nothing(tmp_path):
-    with pytest.raises(TrainingError):
-        stop(tmp_path / "run", TrainingError("no"))
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize("error", [TrainingError("no"), ConfigError("no ray"), OSError("no disk")])
+def test_results_stay_when_a_run_fails(tmp_path, error):
+    with pytest.raises(type(error)):
+        stop(tmp_path / "run", error)
+    assert (tmp_path / "run" / "result").exists()
+
+
+def test_a_run_that_fails_before_it_has_results_leaves_nothing(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(ConfigError), unfinished(folder, CONDITIONS):
+        raise ConfigError("no ray")
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_not_begun(tmp_path, monkeypatch):
+    def fail(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = tmp_path / "run"
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="No space left"):
+        stop(folder)
+    assert not folder.exists()
 
 
 def test_an_interrupted_run_with_other_settings_is_refused_by_their_names(tmp_path):
@@ -150,9 +195,32 @@ def test_an_interrupted_run_with_other_settings_is_refused_by_their_names(tmp_pa
     stop(folder, conditions=other)
 
 
-def test_torn_conditions_are_those_of_nobody(tmp_path):
-    (tmp_path / "conditions.json").write_text('{"se')
+@pytest.mark.parametrize("torn", [b'{"se', b"", b"\xff\xfe\xfa", b"[]", b"null", b"[" * 9_999])
+def test_torn_conditions_are_those_of_nobody(tmp_path, torn):
+    (tmp_path / "conditions.json").write_bytes(torn)
     stop(tmp_path)
+
+
+@pytest.mark.parametrize("use", [stop, forget])
+def test_a_folder_belongs_to_one_process_at_a_time(use, tmp_path):
+    folder = tmp_path / "run"
+    with unfinished(folder, CONDITIONS):
+        (folder / "result").touch()
+        with pytest.raises(ConfigError, match=f"{folder}: another process"):
+            use(folder)
+        assert (folder / "result").exists()
+    stop(folder)
+
+
+def test_a_process_that_was_killed_holds_nothing(tmp_path):
+    folder = tmp_path / "run"
+    program = (
+        "import os, pathlib; from loadtest.experiments.unfinished import unfinished\n"
+        f"with unfinished(pathlib.Path({str(folder)!r}), {CONDITIONS}): os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -signal.SIGKILL
+    stop(folder)
+    assert not folder.exists()
 
 
 def test_forgetting_nothing_does_nothing(tmp_path):

@@ -1,0 +1,76 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedat_service.errors import ConfigError, FleetFailed
+from workers.fleet.pools import open_pool
+
+POOL = """
+import time
+from workers.fleet.pools import open_pool
+
+if __name__ == "__main__":
+    with open_pool("processes", 1) as pool:
+        pool.submit(print, "begun", flush=True).result()
+        print(*pool._processes, flush=True)
+        time.sleep(60)
+"""
+
+
+def test_a_pool_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match="0"), open_pool("processes", 0):
+        pass
+
+
+def test_an_interrupt_does_not_reach_a_process_that_is_only_just_starting():
+    with open_pool("processes", 1) as pool:
+        working = pool.submit(os.getpid)
+        (child,) = pool._processes
+        # At once: it has not even begun to import anything.
+        os.kill(child, signal.SIGINT)
+        assert working.result() == child
+
+
+def test_whoever_opens_a_pool_can_be_interrupted_afterwards():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with open_pool("processes", 1) as pool:
+        pool.submit(os.getpid).result()
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def kill_one():
+    with open_pool("processes", 2) as pool:
+        os.kill(pool.submit(os.getpid).result(), signal.SIGKILL)
+        pool.submit(time.sleep, 60).result()
+
+
+def test_a_process_that_is_killed_is_one_error_of_ours():
+    with pytest.raises(FleetFailed, match="out of memory"):
+        kill_one()
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_processes_end_with_whoever_started_them_however_that_ends(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(POOL)
+    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "begun\n"
+        children = [int(word) for word in parent.stdout.readline().split()]
+        assert all(is_running(child) for child in children)
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while any(is_running(child) for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
