@@ -12,7 +12,7 @@ from fedat_service.federation.events import Event
 from fedat_service.federation.state import State
 from fedat_service.federation.transition import transition
 from fedat_service.params import Model
-from fedat_service.store.base import Body, Record, Store
+from fedat_service.store.base import Body, Record, Store, unwritten
 from fedat_service.wire.bundle import Bundle
 
 _log = structlog.get_logger(__name__)
@@ -167,7 +167,7 @@ class Journal:
         for command in batch:
             if not command.insists:
                 self._line.remove(command)
-                _fail(command, NotNow(f"the log cannot be written: {error}", retry_after_s=5))
+                _fail(command, NotNow(unwritten(error), retry_after_s=5))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A defect in carrying out must not leave anybody waiting for ever."""

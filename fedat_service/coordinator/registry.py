@@ -10,7 +10,7 @@ from fedat_service.coordinator.offload import Offload
 from fedat_service.errors import Conflict, NotFound, NotNow, TooLarge
 from fedat_service.federation.spec import Spec
 from fedat_service.params import initial_model
-from fedat_service.store.base import Store
+from fedat_service.store.base import Store, unwritten
 from fedat_service.wire.messages import CreateFederation
 
 
@@ -68,7 +68,7 @@ class Registry:
         try:
             await self._store.create(message.name, message.model_dump_json())
         except OSError as error:
-            raise NotNow(f"the log cannot be written: {error}", retry_after_s=5) from error
+            raise NotNow(unwritten(error), retry_after_s=5) from error
         self._definitions[message.name] = message
         made = Coordinator(spec, initial, self._store, self._clock, self._offload, self._limits)
         self._coordinators[message.name] = made

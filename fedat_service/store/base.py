@@ -18,6 +18,11 @@ class Record:
     body: Body | None = None
 
 
+def unwritten(error: Exception) -> str:
+    """What clients are told when a store fails: why, but not which file."""
+    return f"the log cannot be written: {getattr(error, 'strerror', None) or error}"
+
+
 class Store(Protocol):
     """Events of many federations, in order.
 

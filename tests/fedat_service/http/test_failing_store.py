@@ -1,6 +1,7 @@
 """What the log could not take has not happened."""
 
 import asyncio
+import errno
 
 import httpx
 import pytest
@@ -17,13 +18,13 @@ class FragileStore(MemoryStore):
 
     async def create(self, federation, definition):
         if self.broken:
-            raise OSError("no space left on device")
+            raise OSError(errno.ENOSPC, "no space left on device", "folder/f.jsonl")
         await super().create(federation, definition)
 
     async def append(self, federation, records):
         await asyncio.sleep(0)
         if self.broken or any(record.event.kind == self.broken_for for record in records):
-            raise OSError("no space left on device")
+            raise OSError(errno.ENOSPC, "no space left on device", "folder/f.jsonl")
         await super().append(federation, records)
 
 
@@ -50,6 +51,7 @@ async def test_an_update_the_log_refuses_is_not_counted_and_can_be_sent_again(fr
     answer = await fragile.put(task, body)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "no space" in answer.json()["detail"]
+    assert "folder" not in answer.text
     assert fragile.coordinator.state == before
     store.broken = False
     assert (await fragile.put(task, body)).status_code == 201
