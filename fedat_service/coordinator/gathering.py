@@ -63,22 +63,14 @@ class Gathering:
             if isinstance(entry.codec, Int64):
                 integers[span] = entry.codec.decode(entry.payload, entry.tensor.size)
                 continue
-            entry.codec.add(entry.payload, weight, mean.total[span])
             began = base.floats[self._spec.manifest.spans[entry.tensor.name]]
-            if entry.reference == "base":
-                add_values(differential(entry).on_grid(began), weight, mean.total[span])
+            _add_entry(entry.codec, entry, began, weight, mean.total[span])
             if slot == "weights" and self._drift is not None:
-                self._drift.add(entry.tensor.name, self._exact(entry.codec, entry, began), weight)
+                # As the means count them: rounded to float32, equal values would seem to differ.
+                values = np.zeros(entry.tensor.size)
+                _add_entry(entry.codec, entry, began, 1.0, values)
+                self._drift.add(entry.tensor.name, values / self._scale, weight)
         mean.admit(integers, weight)
-
-    def _exact(self, codec: Codec | Qsgd, entry: Entry, began: NDArray[np.float32]) -> NDArray[np.float64]:
-        """A tensor's values as the means count them: rounded to float32, equal ones would seem to differ."""
-        total = np.zeros(entry.tensor.size)
-        codec.add(entry.payload, 1.0, total)
-        if entry.reference == "base":
-            add_values(differential(entry).on_grid(began), 1.0, total)
-        total /= self._scale
-        return total
 
     def _open(self, slot: Slot, entries: tuple[Entry, ...]) -> None:
         whole = self._spec.manifest
@@ -97,6 +89,15 @@ class Gathering:
         if self._drift is None:
             raise RuleError("the discrepancies of this sync were not gathered")
         return self._drift.discrepancies(self.means["weights"], intervals)
+
+
+def _add_entry(
+    codec: Codec | Qsgd, entry: Entry, began: NDArray[np.float32], weight: float, total: NDArray[np.float64]
+) -> None:
+    """Decode a tensor straight into a sum; differences count with what they are to."""
+    codec.add(entry.payload, weight, total)
+    if entry.reference == "base":
+        add_values(differential(entry).on_grid(began), weight, total)
 
 
 def written_over(target: Manifest, source: Model, of: Manifest, under: Model | None = None) -> Model:
