@@ -70,7 +70,7 @@ def simulate_all(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
-    from loadtest.experiments.demo import require_runnable
+    from loadtest.experiments.federations import require_runnable
     from loadtest.experiments.report import write_report
 
     make_folder(experiment.out, "out")
@@ -105,7 +105,7 @@ def compare(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
-    from loadtest.experiments.demo import require_runnable
+    from loadtest.experiments.federations import require_runnable
     from loadtest.experiments.report import write_comparison
 
     names = [experiment.name for experiment in experiments]

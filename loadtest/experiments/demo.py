@@ -6,28 +6,21 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from pydantic import ValidationError
 from rich.console import Console
 
-from fedat_service.errors import ConfigError, FedATError
-from fedat_service.federation.spec import Spec
 from fedat_service.store.folder import make_folder
-from fedat_service.wire.messages import CreateFederation, ManifestMessage
-from fedat_service.wire.settings import Rounds, Stop, Tiering
 from loadtest.experiments.experiment import Experiment
+from loadtest.experiments.federations import federation_of, fleet_of, require_runnable
 from loadtest.experiments.files import keep_log
 from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.progress import Progress, Watch, shown
 from loadtest.experiments.report import write_report
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.service import fedat_serve, running
-from loadtest.experiments.settings import ExperimentSettings, config_error, federation_name
+from loadtest.experiments.settings import ExperimentSettings, federation_name
 from workers.client import FedATClient, Retry, open_http
 from workers.fleet.creation import create_federation, describe_model
 from workers.fleet.launch import launch
-from workers.fleet.population import Population
-from workers.fleet.settings import FleetSettings
-from workers.models.state import manifest_of
 
 _SOON = Retry(total_s=5.0)
 """The service is a process of ours, next door."""
@@ -47,22 +40,6 @@ def run_demo(experiment: Experiment, console: Console) -> Path:
     with Progress(experiment, console) as progress:
         runs = asyncio.run(_run_all(experiment, progress))
     return write_report(Outcome(experiment, (experiment.seed,), runs, virtual=False))
-
-
-def require_runnable(experiment: Experiment) -> None:
-    """See that all methods of an experiment can be run: what makes no sense shows before anything starts.
-
-    Raises:
-        FedATError: If a setting makes no sense, by the names of experiment and method, or the data is not
-            there.
-    """
-    population = Population(fleet_of(experiment.methods[0], experiment, "http://nowhere"))
-    manifest = ManifestMessage.of(manifest_of(population.build_model()))
-    for name in experiment.methods:
-        try:
-            Spec.of(federation_of(name, experiment, manifest))
-        except FedATError as error:
-            raise ConfigError(f"{experiment.name}: method {name}: {error}") from error
 
 
 async def _run_all(experiment: Experiment, progress: Progress) -> dict[str, tuple[MethodRun]]:
@@ -111,55 +88,3 @@ async def _train(name: str, settings: ExperimentSettings, url: str, watch: Watch
             wall_s=perf_counter() - start_s,
             late_share=tally.late / tally.tasks if tally.tasks else None,
         )
-
-
-def federation_of(name: str, settings: ExperimentSettings, manifest: ManifestMessage) -> CreateFederation:
-    """The federation that runs a method.
-
-    Raises:
-        ConfigError: If the settings make no federation.
-    """
-    try:
-        return CreateFederation(
-            name=federation_name(name),
-            method=settings.method_of(name),
-            manifest=manifest,
-            tiering=Tiering(num_tiers=settings.num_tiers),
-            rounds=Rounds(
-                cohort_size=settings.cohort_size,
-                deadline_s=settings.deadline_s,
-                start_clients=settings.num_clients,
-            ),
-            stop=Stop(max_time_s=settings.horizon_of(name)),
-            seed=settings.seed,
-        )
-    except ValidationError as error:
-        raise config_error(error) from error
-
-
-def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings:
-    """The clients: the same ones for every method.
-
-    Raises:
-        ConfigError: If the settings make no fleet.
-    """
-    try:
-        return FleetSettings(
-            url=url,
-            federation=federation_name(name),
-            num_clients=settings.num_clients,
-            num_processes=settings.processes,
-            data=settings.data,
-            data_dir=settings.data_dir,
-            limit_per_class=settings.limit_per_class,
-            partition=settings.partition,
-            model=settings.model,
-            latency=settings.latency,
-            compute_s=settings.compute_s,
-            num_unstable=settings.num_unstable,
-            drop_horizon_s=settings.horizon_s,
-            seed=settings.seed,
-            evaluate_every_s=settings.evaluate_every_s,
-        )
-    except ValidationError as error:
-        raise config_error(error) from error

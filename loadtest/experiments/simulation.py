@@ -18,7 +18,7 @@ from fedat_service.store.base import Record
 from fedat_service.store.jsonl import JsonLinesStore
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import ManifestMessage
-from loadtest.experiments.demo import federation_of, fleet_of
+from loadtest.experiments.federations import federation_of, fleet_of
 from loadtest.experiments.files import keep_log
 from loadtest.experiments.progress import Watch, shown
 from loadtest.experiments.results import MethodRun

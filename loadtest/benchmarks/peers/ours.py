@@ -10,7 +10,7 @@ import numpy as np
 
 from fedat_service.clock import LoopClock
 from loadtest.benchmarks.peers import workload
-from loadtest.experiments.demo import fleet_of
+from loadtest.experiments.federations import fleet_of
 from loadtest.experiments.settings import ExperimentSettings
 from loadtest.experiments.simulation import simulate
 from workers.client import FedATClient

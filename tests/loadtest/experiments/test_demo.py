@@ -5,15 +5,9 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from fedat_service.errors import ConfigError, FedATError, FleetFailed
-from fedat_service.wire.messages import ManifestMessage, TensorMessage
+from fedat_service.errors import FedATError, FleetFailed
 from loadtest.experiments import Experiment
-from loadtest.experiments.demo import federation_of, fleet_of, run_demo
-from loadtest.experiments.settings import ExperimentSettings
-
-URL = "http://127.0.0.1:1"
-MANIFEST = ManifestMessage(tensors=(TensorMessage(name="fc.weight", shape=(2, 2)),))
-
+from loadtest.experiments.demo import run_demo
 
 FAILS_IN_A_FLEET = """
 import sys
@@ -49,31 +43,6 @@ def tiny(out, **changes):
 def children_of(out):
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if str(out) in line]
-
-
-def test_all_methods_get_the_same_clients_and_rounds():
-    settings = ExperimentSettings(seed=3)
-    fleets = [fleet_of(name, settings, URL).model_dump(exclude={"federation"}) for name in settings.methods]
-    federations = [
-        federation_of(name, settings, MANIFEST).model_dump(exclude={"name", "method"})
-        for name in settings.methods
-    ]
-    assert fleets[0] == fleets[1]
-    assert federations[0] == federations[1]
-    assert (fleets[0]["seed"], federations[0]["seed"]) == (3, 3)
-
-
-def test_training_starts_with_all_clients_and_ends_at_the_horizon():
-    federation = federation_of(
-        "fedat", ExperimentSettings(num_clients=7, num_unstable=0, horizon_s=99), MANIFEST
-    )
-    assert federation.rounds.start_clients == 7
-    assert federation.stop.max_time_s == 99
-
-
-def test_more_processes_than_clients_are_refused_by_number():
-    with pytest.raises(ConfigError, match=r"num_processes: must lie in 1\.\.50, got 100"):
-        fleet_of("fedat", ExperimentSettings(processes=100), URL)
 
 
 @pytest.mark.parametrize(
