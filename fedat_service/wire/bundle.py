@@ -17,7 +17,7 @@ from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_model
 from fedat_service.wire import header as headers
 from fedat_service.wire.codecs import Codec, Float32, Int64, Polyline, parse_codec
-from fedat_service.wire.entries import Entry, blame, values_of
+from fedat_service.wire.entries import Entry, blamed, values_of
 from fedat_service.wire.header import EntryHeader, Header
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
@@ -93,8 +93,10 @@ def check_bundle(bundle: Bundle) -> None:
         WireError: If a payload does not decode; `field` names the tensor.
     """
     for entry in bundle.entries:
-        with blame(entry.tensor):
+        try:
             entry.codec.check(entry.payload, entry.tensor.size)
+        except WireError as error:
+            raise blamed(entry.tensor, error) from error
 
 
 def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[Slot, dict[str, NDArray[Any]]]:
@@ -111,8 +113,10 @@ def decode_bundle(bundle: Bundle, base: Params | None = None) -> dict[Slot, dict
     for entry in bundle.entries:
         tensor = entry.tensor
         start = None if base is None else base.get(tensor.name)
-        with blame(tensor):
+        try:
             values = values_of(entry, None if start is None else start.reshape(-1))
+        except WireError as error:
+            raise blamed(tensor, error) from error
         slots.setdefault(entry.slot, {})[tensor.name] = values.reshape(tensor.shape)
     return slots
 

@@ -8,7 +8,7 @@ from zlib_ng import zlib_ng
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
 from fedat_service.wire.codecs import Codec, Polyline, make_codec
-from fedat_service.wire.entries import Entry, absolute_entry, blame, values_of
+from fedat_service.wire.entries import Entry, absolute_entry, blamed, values_of
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings, Reference
 
@@ -117,8 +117,10 @@ def _quantised(
     if base is None or tensor.name not in base:
         raise WireError(f"tensor {tensor.name!r} has no base to be different from", tensor.name)
     codec, values = Qsgd(settings.levels), update.floats[manifest.spans[tensor.name]]
-    with blame(tensor):
+    try:
         return _based(tensor, codec, codec.encode_from(values, base[tensor.name].reshape(-1), rng))
+    except WireError as error:
+        raise blamed(tensor, error) from error
 
 
 def _based(tensor: TensorSpec, codec: Polyline | Qsgd, payload: bytes) -> Entry:

@@ -1,7 +1,6 @@
 """One tensor on the wire: what it is, how it is encoded, and its bytes."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,11 +57,13 @@ def absolute_entry(
         WireError: If a value cannot be carried; `field` names the tensor.
     """
     span = manifest.spans[tensor.name]
-    with blame(tensor):
+    try:
         if tensor.dtype == "int64":
             payload = _INT64.encode(model.integers[span])
         else:
             payload = codec.encode(model.floats[span])
+    except WireError as error:
+        raise blamed(tensor, error) from error
     chosen = _INT64 if tensor.dtype == "int64" else codec
     return Entry(slot, tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
 
@@ -84,10 +85,6 @@ def values_of(entry: Entry, base: NDArray[np.float32] | None) -> NDArray[Any]:
     return entry.codec.decode_from(entry.payload, base)
 
 
-@contextmanager
-def blame(tensor: TensorSpec) -> Iterator[None]:
-    """Name the tensor in what its codec refuses."""
-    try:
-        yield
-    except WireError as error:
-        raise WireError(f"tensor {tensor.name!r}: {error}", tensor.name) from error
+def blamed(tensor: TensorSpec, error: WireError) -> WireError:
+    """What a codec refuses, with the name of the tensor."""
+    return WireError(f"tensor {tensor.name!r}: {error}", tensor.name)

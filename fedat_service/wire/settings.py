@@ -66,9 +66,10 @@ Head = Annotated[Literal["classifier"] | HeadCount | HeadPatterns, judged_as(_he
 
 def _require_own(settings: BaseModel, name: str, belongs: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse a value for a field that `name` does not have; a default there says nothing."""
+    fields = type(settings).model_fields
     for field, owners in belongs.items():
         value = getattr(settings, field)
-        if value != type(settings).model_fields[field].default and name not in owners:
+        if name not in owners and value != fields[field].default:
             why = f"{field} belongs to {' and '.join(owners)}, not to {name}"
             raise at_field(type(settings), field, value, why)
 
