@@ -13,6 +13,7 @@ from fedat_service.wire import polyline
 from fedat_service.wire.polyline import Layout
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import CodecSettings
 
 
@@ -242,12 +243,7 @@ def make_codec(settings: CodecSettings) -> Codec:
             return Float32()
 
 
-def make_update_codec(settings: CodecSettings) -> Codec | Qsgd:
-    """How the trainable tensors of an update travel."""
-    return Qsgd(settings.levels) if settings.name == "qsgd" else make_codec(settings)
-
-
-_KINDS: Mapping[str, tuple[Callable[..., Codec | Int64 | Qsgd], tuple[str, ...]]] = MappingProxyType(
+_KINDS: Mapping[str, tuple[Callable[..., Codec | Int64 | Rounded], tuple[str, ...]]] = MappingProxyType(
     {
         "float32": (Float32, ()),
         "float16": (Float16, ()),
@@ -259,7 +255,7 @@ _KINDS: Mapping[str, tuple[Callable[..., Codec | Int64 | Qsgd], tuple[str, ...]]
 """Every codec and its members, in the order of its arguments."""
 
 
-def parse_codec(fields: Mapping[str, Any]) -> Codec | Int64 | Qsgd:
+def parse_codec(fields: Mapping[str, Any]) -> Codec | Int64 | Rounded:
     """Read what `fields()` wrote: exactly the members of one codec.
 
     Raises:

@@ -10,7 +10,6 @@ from fedat_service.wire.codecs import (
     Int64,
     Polyline,
     make_codec,
-    make_update_codec,
     parse_codec,
 )
 from fedat_service.wire.polyline import BACKENDS
@@ -137,15 +136,11 @@ def test_codecs_are_read_back_from_their_fields(codec):
         (CodecSettings(name="polyline", precision=6, layout="flat"), Polyline(6, "flat")),
         (CodecSettings(name="float32"), Float32()),
         (CodecSettings(name="float16"), Float16()),
+        (CodecSettings(name="qsgd", levels=15), Float32()),
     ],
 )
-def test_settings_make_their_codec(settings, codec):
-    assert make_codec(settings) == make_update_codec(settings) == codec
-
-
-def test_with_qsgd_updates_are_quantised_and_models_are_not():
-    settings = CodecSettings(name="qsgd", levels=15)
-    assert (make_codec(settings), make_update_codec(settings)) == (Float32(), Qsgd(15))
+def test_settings_make_the_codec_of_models(settings, codec):
+    assert make_codec(settings) == codec
 
 
 @pytest.mark.parametrize(

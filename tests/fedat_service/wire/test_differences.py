@@ -4,8 +4,8 @@ import pytest
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, TensorSpec, to_model, to_params
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_bundle, encode_bundle, parse_bundle
-from fedat_service.wire.codecs import Float32, Int64, make_codec
-from fedat_service.wire.differences import stepped, update_entries
+from fedat_service.wire.codecs import Float32, Int64, Polyline, make_codec
+from fedat_service.wire.differences import make_update_codec, stepped, update_entries
 from fedat_service.wire.entries import model_entries
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
@@ -37,6 +37,19 @@ def entries(update=UPDATE, base=BASE, layers=MANIFEST.layers, seed=0, **fields):
 
 def body(found):
     return encode_bundle(Bundle(federation="f", entries=found, base_version=4, num_examples=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "codec"),
+    [
+        (CodecSettings(name="float32"), Float32()),
+        (CodecSettings(precision=6, layout="flat"), Polyline(6, "flat")),
+        (CodecSettings(name="qsgd", levels=15), Qsgd(15)),
+    ],
+    ids=str,
+)
+def test_settings_make_the_codec_of_what_learns(settings, codec):
+    assert make_update_codec(settings) == codec
 
 
 def test_what_learns_travels_as_differences_and_the_rest_as_it_is():
