@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedat_service.errors import WireError
 from fedat_service.wire import polyline
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.polyline import Layout
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
@@ -239,7 +240,7 @@ def make_codec(settings: CodecSettings) -> Codec:
             return Polyline(settings.precision, settings.layout)
         case "float16":
             return Float16()
-        case "float32" | "qsgd":
+        case "float32" | "qsgd" | "affine8":
             return Float32()
 
 
@@ -250,6 +251,7 @@ _KINDS: Mapping[str, tuple[Callable[..., Codec | Int64 | Rounded], tuple[str, ..
         "int64": (Int64, ()),
         "polyline": (Polyline, ("precision", "layout")),
         "qsgd": (Qsgd, ("levels",)),
+        "affine8": (Affine8, ()),
     }
 )
 """Every codec and its members, in the order of its arguments."""

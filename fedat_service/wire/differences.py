@@ -7,6 +7,7 @@ from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.codecs import Codec, Polyline, make_codec
 from fedat_service.wire.entries import Entry, absolute_entry, blame, values_of
 from fedat_service.wire.qsgd import Qsgd
@@ -60,7 +61,13 @@ def relative(entries: Iterable[Entry], base: Params, settings: CodecSettings) ->
 
 def rounding_of(settings: CodecSettings) -> Rounded | None:
     """How the differences of what learns are rounded; None if nothing is."""
-    return Qsgd(settings.levels) if settings.name == "qsgd" else None
+    match settings.name:
+        case "qsgd":
+            return Qsgd(settings.levels)
+        case "affine8":
+            return Affine8()
+        case _:
+            return None
 
 
 def make_update_codec(settings: CodecSettings) -> Codec | Rounded:

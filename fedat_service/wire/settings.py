@@ -10,7 +10,7 @@ MethodName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,63}$")]
 """Of a preset; a plus sign joins the methods that it combines. It is never a part of a path."""
 Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
 """A named set of tensors in a bundle: the model's values, or what a solver sends beside them."""
-CodecName = Literal["float32", "float16", "polyline", "qsgd"]
+CodecName = Literal["float32", "float16", "polyline", "qsgd", "affine8"]
 Reference = Literal["absolute", "base"]
 """What the values of a tensor in a bundle are: themselves, or differences to those of another version."""
 HeadCount = Annotated[Int, Field(ge=1, le=100_000)]
@@ -173,17 +173,19 @@ class ServerOptimizer(Strict):
 class CodecSettings(Strict):
     """How tensors become bytes.
 
-    `precision`, `layout` and `reference` belong to polyline, `levels` and `directions` to qsgd. With
-    `reference` base, a tensor travels as the difference of its integers to those of a version that both sides
-    hold, wherever there is one and that is shorter; the values that arrive are the same, bit for bit. With
-    absolute it never does, as in FedAT's paper.
+    `precision`, `layout` and `reference` belong to polyline, `levels` to qsgd, `directions` to qsgd and
+    affine8. With `reference` base, a tensor travels as the difference of its integers to those of a version
+    that both sides hold, wherever there is one and that is shorter; the values that arrive are the same, bit
+    for bit. With absolute it never does, as in FedAT's paper.
 
-    `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
-    started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
-    take 5). With `directions` up, models go down as float32; with both, every version is the one before it
-    and a rounded step: who holds the one before it gets the step alone, others float32. Between the syncs of
-    a round means go down as float32, and who then holds only those gets the next version as float32, too.
-    Statistics that do not learn travel as float32: a variance that is rounded at random can become negative.
+    With `qsgd` and `affine8` what learns goes up as its difference to the version that the client started
+    from. `qsgd` is FedPAQ's and FedCOM's: it rounds at random to `levels` of the difference's norm (s = 16
+    takes 6 bits an element, 15 take 5). `affine8` is how FedCOMGATE's authors round: to the nearest of 256
+    values around the mean of a tensor, 8 bits an element. With `directions` up, models go down as float32;
+    with both, every version is the one before it and a rounded step: who holds the one before it gets the
+    step alone, others float32. Between the syncs of a round means go down as float32, and who then holds only
+    those gets the next version as float32, too. Statistics that do not learn travel as float32: a variance
+    that is rounded can become negative.
     """
 
     name: CodecName = "polyline"
@@ -196,7 +198,7 @@ class CodecSettings(Strict):
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
         own = dict.fromkeys(("precision", "layout", "reference"), ("polyline",))
-        require_own(self, self.name, own | dict.fromkeys(("levels", "directions"), ("qsgd",)))
+        require_own(self, self.name, own | {"levels": ("qsgd",), "directions": ("qsgd", "affine8")})
         return self
 
 

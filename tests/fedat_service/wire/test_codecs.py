@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedat_service.errors import WireError
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.codecs import (
     Float16,
     Float32,
@@ -124,7 +125,9 @@ def test_integers_take_eight_bytes_each(count):
         Int64().decode(b"\0" * 8, count)
 
 
-@pytest.mark.parametrize("codec", [Float32(), Float16(), Polyline(6, "plain"), Int64(), Qsgd(15)], ids=str)
+@pytest.mark.parametrize(
+    "codec", [Float32(), Float16(), Polyline(6, "plain"), Int64(), Qsgd(15), Affine8()], ids=str
+)
 def test_codecs_are_read_back_from_their_fields(codec):
     assert parse_codec(codec.fields()) == codec
 
@@ -137,6 +140,7 @@ def test_codecs_are_read_back_from_their_fields(codec):
         (CodecSettings(name="float32"), Float32()),
         (CodecSettings(name="float16"), Float16()),
         (CodecSettings(name="qsgd", levels=15), Float32()),
+        (CodecSettings(name="affine8"), Float32()),
     ],
 )
 def test_settings_make_the_codec_of_models(settings, codec):
@@ -159,6 +163,7 @@ def test_settings_make_the_codec_of_models(settings, codec):
         ({"codec": "qsgd"}, "levels"),
         ({"codec": "qsgd", "levels": 0}, "levels"),
         ({"codec": "qsgd", "levels": 4, "precision": 4}, "precision"),
+        ({"codec": "affine8", "levels": 256}, "levels"),
     ],
 )
 def test_unknown_codecs_and_members_are_named(fields, field):
