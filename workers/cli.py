@@ -76,7 +76,7 @@ BatchSize = Annotated[int | None, typer.Option(help="Examples in a local step.")
 ProxMu = Annotated[
     float | None, typer.Option(help="Pull towards the model a round started from (FedProx, FedAT eq. 5).")
 ]
-Codec = Annotated[str | None, typer.Option(help="float32, float16, polyline or qsgd.")]
+Codec = Annotated[str | None, typer.Option(help="float32, float16, polyline, qsgd or affine8.")]
 Precision = Annotated[int | None, typer.Option(help="Decimals that polyline keeps, 3 to 6.")]
 
 Federation = Annotated[str, typer.Argument(help="Which federation to work for.")]

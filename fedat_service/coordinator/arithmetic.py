@@ -21,8 +21,8 @@ from fedat_service.methods.server import server_rule
 from fedat_service.methods.solvers import receive, settle, start
 from fedat_service.params import Manifest, Model
 from fedat_service.wire.bundle import Bundle
-from fedat_service.wire.codecs import make_codec, make_update_codec
-from fedat_service.wire.differences import stepped
+from fedat_service.wire.codecs import make_codec
+from fedat_service.wire.differences import make_update_codec, stepped
 from fedat_service.wire.entries import Entry
 from fedat_service.wire.settings import Slot
 

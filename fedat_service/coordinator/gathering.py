@@ -15,7 +15,7 @@ from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.codecs import Codec, Int64, make_codec
 from fedat_service.wire.differences import differential
 from fedat_service.wire.entries import Entry
-from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import Slot
 
 _slot = attrgetter("slot")
@@ -92,7 +92,11 @@ class Gathering:
 
 
 def _add_entry(
-    codec: Codec | Qsgd, entry: Entry, began: NDArray[np.float32], weight: float, total: NDArray[np.float64]
+    codec: Codec | Rounded,
+    entry: Entry,
+    began: NDArray[np.float32],
+    weight: float,
+    total: NDArray[np.float64],
 ) -> None:
     """Decode a tensor straight into a sum; differences count with what they are to."""
     codec.add(entry.payload, weight, total)

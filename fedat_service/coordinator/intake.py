@@ -15,11 +15,11 @@ from fedat_service.federation.tasks import TaskId
 from fedat_service.params import Model
 from fedat_service.store.base import Body
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_model, head_of, parse_bundle
-from fedat_service.wire.codecs import Codec, Float32, Int64, make_codec, make_update_codec
-from fedat_service.wire.differences import ways_of
+from fedat_service.wire.codecs import Codec, Float32, Int64, make_codec
+from fedat_service.wire.differences import make_update_codec, ways_of
 from fedat_service.wire.entries import model_entries
 from fedat_service.wire.messages import EvaluateVersion, Evaluation
-from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import Reference, Slot
 
 
@@ -123,7 +123,7 @@ def _check_contents(bundle: Bundle, up: Mapping[Slot, tuple[str, ...]], spec: Sp
     for slot, name in due:
         if (slot, name) not in sent:
             raise Unprocessable(f"{_what(slot, name)} is due and missing", name)
-    beside: list[tuple[Codec | Qsgd, Reference]] = [(Float32(), "absolute")]
+    beside: list[tuple[Codec | Rounded, Reference]] = [(Float32(), "absolute")]
     for entry in bundle.entries:
         name = entry.tensor.name
         if (entry.slot, name) not in due:
@@ -140,7 +140,7 @@ def _what(slot: Slot, name: str) -> str:
     return f"tensor {name!r}" if slot == "weights" else f"{slot} of tensor {name!r}"
 
 
-def _told(codec: Codec | Int64 | Qsgd, reference: Reference) -> str:
+def _told(codec: Codec | Int64 | Rounded, reference: Reference) -> str:
     """A codec in words: `polyline, precision 4, layout plain, reference base`."""
     name, *members = codec.fields().items()
     words = [str(name[1]), *(f"{member} {value}" for member, value in members)]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedat_service.wire.settings import Strict
+from fedat_service.wire.strict import Strict
 
 
 class Limits(Strict):

@@ -25,8 +25,9 @@ class Steps:
     """Remembers what was sent, and makes what leads on from there.
 
     A client proves what it holds by its entity tag, which names version and contents. Where the codec gives
-    differences of its own (`qsgd` in both directions), they lead from one version to the next, and nothing
-    of the former is kept but the tag. Polyline with reference `base` has a step from whatever is kept.
+    differences of its own (`qsgd` and `affine8` in both directions), they lead from one version to the next,
+    and nothing of the former is kept but the tag. Polyline with reference `base` has a step from whatever is
+    kept.
     """
 
     def __init__(self, spec: Spec, offload: Offload) -> None:

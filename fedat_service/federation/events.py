@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from fedat_service.errors import WireError
 from fedat_service.wire.complaints import complaint, first_of, place_of
 from fedat_service.wire.messages import NumExamples, Version
-from fedat_service.wire.settings import Float, Int, Name
+from fedat_service.wire.strict import Float, Int, Name
 
 Share = Annotated[Float, Field(ge=0, le=1)]
 Amount = Annotated[Float, Field(ge=0)]

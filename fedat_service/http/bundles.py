@@ -14,8 +14,8 @@ from fedat_service.http.context import Federation, FederationName, Parts, contex
 from fedat_service.http.direct import direct_router
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.bundle import describe, max_bundle_bytes
-from fedat_service.wire.codecs import Float32, make_codec, make_update_codec
-from fedat_service.wire.differences import DIFFERENCES
+from fedat_service.wire.codecs import Float32, make_codec
+from fedat_service.wire.differences import DIFFERENCES, make_update_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
 
 router = APIRouter(responses=RESPONSES, tags=["models and updates"])

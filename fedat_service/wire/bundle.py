@@ -20,7 +20,7 @@ from fedat_service.wire.codecs import Codec, Float32, Int64, Polyline, parse_cod
 from fedat_service.wire.entries import Entry, blamed, values_of
 from fedat_service.wire.header import EntryHeader, Header
 from fedat_service.wire.polyline_numpy import Payload
-from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import Slot
 
 MAGIC = b"FEDAT1\n"
@@ -134,7 +134,7 @@ def decode_model(bundle: Bundle, manifest: Manifest) -> Model:
 
 
 @lru_cache(maxsize=16)
-def max_bundle_bytes(manifest: Manifest, *codecs: Codec | Qsgd, num_slots: int = 0) -> int:
+def max_bundle_bytes(manifest: Manifest, *codecs: Codec | Rounded, num_slots: int = 0) -> int:
     """More bytes than any bundle of the model in these codecs takes, with `num_slots` beside the weights."""
     payloads = sum(
         _INT64.size_bounds(t.size)[1]
@@ -209,7 +209,7 @@ def _tensors(entries: Sequence[EntryHeader], manifest: Manifest) -> list[TensorS
     return found
 
 
-def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64 | Qsgd:
+def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64 | Rounded:
     """Read an entry's codec and hold its size against what `tensor` can take in it."""
     try:
         codec = parse_codec(entry.codec_fields())
@@ -219,7 +219,7 @@ def _codec(i: int, entry: EntryHeader, tensor: TensorSpec) -> Codec | Int64 | Qs
         raise WireError(
             f"{tensor.dtype} tensor {tensor.name!r} cannot come as {entry.codec}", f"entries[{i}].codec"
         )
-    reference = "base" if isinstance(codec, Qsgd) else "absolute"
+    reference = "base" if isinstance(codec, Rounded) else "absolute"
     if entry.reference != reference and not isinstance(codec, Polyline):
         raise WireError(
             f"tensor {tensor.name!r} has reference {reference!r} in {entry.codec}, got {entry.reference!r}",

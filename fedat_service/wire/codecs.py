@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from fedat_service.errors import WireError
 from fedat_service.wire import polyline
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.polyline import Layout
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import CodecSettings
 
 
@@ -238,28 +240,24 @@ def make_codec(settings: CodecSettings) -> Codec:
             return Polyline(settings.precision, settings.layout)
         case "float16":
             return Float16()
-        case "float32" | "qsgd":
+        case "float32" | "qsgd" | "affine8":
             return Float32()
 
 
-def make_update_codec(settings: CodecSettings) -> Codec | Qsgd:
-    """How the trainable tensors of an update travel."""
-    return Qsgd(settings.levels) if settings.name == "qsgd" else make_codec(settings)
-
-
-_KINDS: Mapping[str, tuple[Callable[..., Codec | Int64 | Qsgd], tuple[str, ...]]] = MappingProxyType(
+_KINDS: Mapping[str, tuple[Callable[..., Codec | Int64 | Rounded], tuple[str, ...]]] = MappingProxyType(
     {
         "float32": (Float32, ()),
         "float16": (Float16, ()),
         "int64": (Int64, ()),
         "polyline": (Polyline, ("precision", "layout")),
         "qsgd": (Qsgd, ("levels",)),
+        "affine8": (Affine8, ()),
     }
 )
 """Every codec and its members, in the order of its arguments."""
 
 
-def parse_codec(fields: Mapping[str, Any]) -> Codec | Int64 | Qsgd:
+def parse_codec(fields: Mapping[str, Any]) -> Codec | Int64 | Rounded:
     """Read what `fields()` wrote: exactly the members of one codec.
 
     Raises:

@@ -7,9 +7,11 @@ from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.codecs import Codec, Polyline, make_codec
 from fedat_service.wire.entries import Entry, absolute_entry, blamed, values_of
 from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import CodecSettings, Reference
 
 DIFFERENCES = "fedat-differences"
@@ -37,9 +39,10 @@ def update_entries(
     Raises:
         WireError: If a value cannot be carried, or there is no base; `field` names the tensor.
     """
+    rounding = rounding_of(settings)
     return tuple(
-        _quantised(update, base, manifest, tensor, settings, rng)
-        if settings.name == "qsgd" and tensor.trainable
+        _rounded(update, base, manifest, tensor, rounding, rng)
+        if rounding is not None and tensor.trainable
         else _shorter(absolute_entry(update, manifest, tensor, make_codec(settings)), base or {}, settings)
         for tensor in tensors
     )
@@ -56,9 +59,25 @@ def relative(entries: Iterable[Entry], base: Params, settings: CodecSettings) ->
     return tuple(_shorter(entry, base, settings) for entry in entries)
 
 
+def rounding_of(settings: CodecSettings) -> Rounded | None:
+    """How the differences of what learns are rounded; None if nothing is."""
+    match settings.name:
+        case "qsgd":
+            return Qsgd(settings.levels)
+        case "affine8":
+            return Affine8()
+        case _:
+            return None
+
+
+def make_update_codec(settings: CodecSettings) -> Codec | Rounded:
+    """How the trainable tensors of an update travel."""
+    return rounding_of(settings) or make_codec(settings)
+
+
 def updates_differ(settings: CodecSettings) -> bool:
     """Whether updates may hold differences, so that a client must remember what it fetched."""
-    return settings.name == "qsgd" or bool(_exact(settings))
+    return rounding_of(settings) is not None or bool(_exact(settings))
 
 
 def versions_differ(settings: CodecSettings) -> bool:
@@ -66,22 +85,23 @@ def versions_differ(settings: CodecSettings) -> bool:
     return settings.directions == "both" or bool(_exact(settings))
 
 
-def differential(entry: Entry) -> Polyline | Qsgd:
+def differential(entry: Entry) -> Polyline | Rounded:
     """The codec of an entry that holds differences.
 
     Raises:
         WireError: If it has none.
     """
-    if not isinstance(entry.codec, Polyline | Qsgd):
+    if not isinstance(entry.codec, Polyline | Rounded):
         raise WireError(f"{entry.codec} has no differences", entry.tensor.name)
     return entry.codec
 
 
-def ways_of(tensor: TensorSpec, settings: CodecSettings) -> list[tuple[Codec | Qsgd, Reference]]:
+def ways_of(tensor: TensorSpec, settings: CodecSettings) -> list[tuple[Codec | Rounded, Reference]]:
     """How a float tensor of an update's weights may travel."""
-    if settings.name == "qsgd" and tensor.trainable:
-        return [(Qsgd(settings.levels), "base")]
-    exact: list[tuple[Codec | Qsgd, Reference]] = [(codec, "base") for codec in _exact(settings)]
+    rounding = rounding_of(settings)
+    if rounding is not None and tensor.trainable:
+        return [(rounding, "base")]
+    exact: list[tuple[Codec | Rounded, Reference]] = [(codec, "base") for codec in _exact(settings)]
     return [(make_codec(settings), "absolute"), *exact]
 
 
@@ -106,24 +126,24 @@ def _shorter(entry: Entry, base: Params, settings: CodecSettings) -> Entry:
     return min(found, key=_size)
 
 
-def _quantised(
+def _rounded(
     update: Model,
     base: Params | None,
     manifest: Manifest,
     tensor: TensorSpec,
-    settings: CodecSettings,
+    codec: Rounded,
     rng: np.random.Generator,
 ) -> Entry:
     if base is None or tensor.name not in base:
         raise WireError(f"tensor {tensor.name!r} has no base to be different from", tensor.name)
-    codec, values = Qsgd(settings.levels), update.floats[manifest.spans[tensor.name]]
+    values = update.floats[manifest.spans[tensor.name]]
     try:
         return _based(tensor, codec, codec.encode_from(values, base[tensor.name].reshape(-1), rng))
     except WireError as error:
         raise blamed(tensor, error) from error
 
 
-def _based(tensor: TensorSpec, codec: Polyline | Qsgd, payload: bytes) -> Entry:
+def _based(tensor: TensorSpec, codec: Polyline | Rounded, payload: bytes) -> Entry:
     return Entry("weights", tensor, codec, "base", payload, zlib_ng.crc32(payload))
 
 
@@ -142,8 +162,8 @@ def stepped(
         base: A version.
         target: Where the next one would be.
         manifest: What both are made of.
-        settings: With the codec qsgd.
-        rng: Rounds the step.
+        settings: With a codec that rounds.
+        rng: Rounds it, if that is done at random.
 
     Returns:
         The next version, and its entries: exactly it comes out where they are added to `base`.

@@ -12,7 +12,7 @@ from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, TensorSpec
 from fedat_service.wire.codecs import Codec, Int64, Polyline
 from fedat_service.wire.polyline_numpy import Payload
-from fedat_service.wire.qsgd import Qsgd
+from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import Reference, Slot
 
 _INT64 = Int64()
@@ -24,7 +24,7 @@ class Entry:
 
     slot: Slot
     tensor: TensorSpec
-    codec: Codec | Int64 | Qsgd
+    codec: Codec | Int64 | Rounded
     reference: Reference
     payload: Payload
     crc32: int
@@ -80,7 +80,7 @@ def values_of(entry: Entry, base: NDArray[np.float32] | None) -> NDArray[Any]:
     """
     if entry.reference == "absolute":
         return entry.codec.decode(entry.payload, entry.tensor.size)
-    if base is None or not isinstance(entry.codec, Polyline | Qsgd):
+    if base is None or not isinstance(entry.codec, Polyline | Rounded):
         raise WireError("differences came without what they are taken to")
     return entry.codec.decode_from(entry.payload, base)
 

@@ -8,7 +8,8 @@ from pydantic import Field, ValidationError
 
 from fedat_service.errors import WireError
 from fedat_service.wire.messages import MAX_EXAMPLES
-from fedat_service.wire.settings import Name, Reference, Slot, Strict
+from fedat_service.wire.settings import Reference, Slot
+from fedat_service.wire.strict import Name, Strict
 
 _Text = Annotated[str, Field(strict=True, max_length=128)]
 _Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]

@@ -8,20 +8,15 @@ from fedat_service.params import Manifest, TensorSpec
 from fedat_service.wire.settings import (
     CodecName,
     CodecSettings,
-    Float,
-    Int,
     Method,
     MethodName,
-    Name,
     Rounds,
-    Seed,
     Slot,
     Solver,
     Stop,
-    Strict,
     Tiering,
-    judged_as,
 )
+from fedat_service.wire.strict import Float, Int, Name, Seed, Strict, judged_as
 
 BUNDLE_TYPE = "application/vnd.fedat.bundle"
 PROBLEM_TYPE = "application/problem+json"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedat_service.errors import WireError
 from fedat_service.wire.polyline_numpy import Payload
+from fedat_service.wire.rounded import Rounded
 
 MAX_LEVELS = 65_535
 MAX_NORM = 2.0**126
@@ -118,8 +119,8 @@ def add(payload: Payload, weight: float, total: NDArray[np.float64], levels: int
 
 
 @dataclass(frozen=True, slots=True)
-class Qsgd:
-    """The codec of differences to a base that both sides hold; `encode` needs a generator.
+class Qsgd(Rounded):
+    """The functions of this module at so many levels.
 
     Raises:
         WireError: If `levels` is out of range.
@@ -131,54 +132,32 @@ class Qsgd:
         _require_levels(self.levels)
 
     @property
-    def scale(self) -> int:
-        """1: there is no grid that all updates share."""
-        return 1
-
-    @property
     def largest(self) -> float:
-        """Largest magnitude of a model: no tensor of 2**34 elements has differences of a larger norm."""
+        """No tensor of 2**34 elements of this size has differences of a norm that cannot travel."""
         return MAX_NORM / 2.0**18
 
     def fields(self) -> dict[str, str | int]:
-        """What the header of a bundle says of this codec."""
+        """See `Rounded`."""
         return {"codec": "qsgd", "levels": self.levels}
 
-    def size_bounds(self, count: int) -> tuple[int, int]:
-        """Bytes that `count` values take, twice: they are always as many."""
-        size = size_bytes(count, self.levels)
-        return size, size
+    def size_bytes(self, count: int) -> int:
+        """See `Rounded`."""
+        return size_bytes(count, self.levels)
 
-    def on_grid(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Values in the units of `add`."""
-        return values
-
-    def encode_from(
-        self, values: NDArray[np.float32], base: NDArray[np.float32], rng: np.random.Generator
-    ) -> bytes:
-        """Round and encode the differences of values to other ones.
-
-        Raises:
-            WireError: If a difference or their norm is out of range.
-        """
-        # A difference that leaves the range is infinite, and has no norm.
-        with np.errstate(over="ignore"):
-            return encode(np.subtract(values, base), self.levels, rng)
-
-    def decode_from(self, payload: Payload, base: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Add differences to the same base."""
-        return np.add(base, decode(payload, base.size, self.levels))
+    def encode(self, differences: NDArray[np.float32], rng: np.random.Generator) -> bytes:
+        """See `Rounded`."""
+        return encode(differences, self.levels, rng)
 
     def decode(self, payload: Payload, count: int) -> NDArray[np.float32]:
-        """Decode exactly `count` differences; see the function of that name."""
+        """See `Rounded`."""
         return decode(payload, count, self.levels)
 
     def check(self, payload: Payload, count: int) -> None:
-        """Go through a payload; see the function of that name."""
+        """See `Rounded`."""
         check(payload, count, self.levels)
 
     def add(self, payload: Payload, weight: float, total: NDArray[np.float64]) -> None:
-        """Add ``weight * difference`` to every element of `total`, for a payload that passed `check`."""
+        """See `Rounded`."""
         add(payload, weight, total, self.levels)
 
 

@@ -1,52 +1,16 @@
 """A method as data: one value on each of the five axes, strict, frozen, and the same on both sides."""
 
-from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
-from fedat_service.wire.complaints import at_field
+from fedat_service.wire.strict import Float, Int, Strict, judged_as, require_own
 
-
-class Strict(BaseModel):
-    """Base of everything that is read from JSON or TOML: no unknown key, no coercion, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def _no_bool(value: Any) -> Any:  # noqa: ANN401 - runs before validation, on whatever JSON held
-    if isinstance(value, bool | str):
-        raise ValueError(f"must be a number, got {value!r}")  # noqa: TRY004 - pydantic's contract
-    return value
-
-
-def judged_as(member_for: Callable[[Any], Any]) -> WrapValidator:
-    """Judge a value as the member of a union that it looks like; pydantic would find fault as every member.
-
-    Args:
-        member_for: Gives the member's type for a value.
-    """
-    return WrapValidator(lambda value, _: TypeAdapter(member_for(value)).validate_python(value))
-
-
-Int = Annotated[int, BeforeValidator(_no_bool)]
-Float = Annotated[float, BeforeValidator(_no_bool)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 MethodName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,63}$")]
 """Of a preset; a plus sign joins the methods that it combines. It is never a part of a path."""
-Seconds = Annotated[Float, Field(ge=0, le=1e9)]
-Seed = Annotated[Int, Field(ge=0, lt=2**63)]
 Slot = Literal["weights", "control", "second_moment", "gradient", "momentum"]
 """A named set of tensors in a bundle: the model's values, or what a solver sends beside them."""
-CodecName = Literal["float32", "float16", "polyline", "qsgd"]
+CodecName = Literal["float32", "float16", "polyline", "qsgd", "affine8"]
 Reference = Literal["absolute", "base"]
 """What the values of a tensor in a bundle are: themselves, or differences to those of another version."""
 HeadCount = Annotated[Int, Field(ge=1, le=100_000)]
@@ -62,16 +26,6 @@ def _head_like(value: object) -> Any:  # noqa: ANN401 - a type, as pydantic take
 
 
 Head = Annotated[Literal["classifier"] | HeadCount | HeadPatterns, judged_as(_head_like)]
-
-
-def _require_own(settings: BaseModel, name: str, belongs: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse a value for a field that `name` does not have; a default there says nothing."""
-    fields = type(settings).model_fields
-    for field, owners in belongs.items():
-        value = getattr(settings, field)
-        if name not in owners and value != fields[field].default:
-            why = f"{field} belongs to {' and '.join(owners)}, not to {name}"
-            raise at_field(type(settings), field, value, why)
 
 
 class Participation(Strict):
@@ -110,9 +64,9 @@ class Participation(Strict):
         belongs = {"mixing": own, "cold_start": own, "weighting": ("fedavg", "fedat", "tifl")}
         belongs |= dict.fromkeys(("interval", "num_rounds"), ("tifl",))
         belongs |= dict.fromkeys(("staleness", "hinge_a", "hinge_b", "poly_a"), ("fedasync", "fedbuff"))
-        _require_own(self, self.name, belongs | {"alpha": ("fedasync",), "buffer_size": ("fedbuff",)})
+        require_own(self, self.name, belongs | {"alpha": ("fedasync",), "buffer_size": ("fedbuff",)})
         hinge = dict.fromkeys(("hinge_a", "hinge_b"), ("hinge",))
-        _require_own(self, self.staleness, hinge | {"poly_a": ("polynomial",)})
+        require_own(self, self.staleness, hinge | {"poly_a": ("polynomial",)})
         if (self.mixing, self.cold_start) == ("uniform", "smoothed"):
             raise ValueError("cold_start smoothed belongs to inverse-frequency mixing, not to uniform")
         return self
@@ -144,7 +98,7 @@ class Schedule(Strict):
     def _only_its_own(self) -> Self:
         belongs = dict.fromkeys(("alpha", "head"), ("fedals",))
         belongs |= dict.fromkeys(("phi", "rule", "unit", "warmup_blocks"), ("fedlama",))
-        _require_own(self, self.name, belongs)
+        require_own(self, self.name, belongs)
         return self
 
 
@@ -187,7 +141,7 @@ class Solver(Strict):
         belongs = {"option": ("scaffold",), "reset": plain, "prox_mu": (*plain, "scaffold")}
         belongs |= {"momentum": ("momentum", "mime"), "moment_every": shared_moment}
         belongs |= dict.fromkeys(("beta1", "beta2", "eps"), ("adam", "adamw", *shared_moment))
-        _require_own(self, self.name, belongs)
+        require_own(self, self.name, belongs)
         return self
 
 
@@ -212,24 +166,26 @@ class ServerOptimizer(Strict):
     def _only_its_own(self) -> Self:
         adaptive = ("fedadam", "fedyogi", "fedadagrad")
         belongs = dict.fromkeys(("lr", "beta1", "tau", "v0"), adaptive)
-        _require_own(self, self.name, belongs | {"gamma": ("server_lr",), "beta2": adaptive[:2]})
+        require_own(self, self.name, belongs | {"gamma": ("server_lr",), "beta2": adaptive[:2]})
         return self
 
 
 class CodecSettings(Strict):
     """How tensors become bytes.
 
-    `precision`, `layout` and `reference` belong to polyline, `levels` and `directions` to qsgd. With
-    `reference` base, a tensor travels as the difference of its integers to those of a version that both sides
-    hold, wherever there is one and that is shorter; the values that arrive are the same, bit for bit. With
-    absolute it never does, as in FedAT's paper.
+    `precision`, `layout` and `reference` belong to polyline, `levels` to qsgd, `directions` to qsgd and
+    affine8. With `reference` base, a tensor travels as the difference of its integers to those of a version
+    that both sides hold, wherever there is one and that is shorter; the values that arrive are the same, bit
+    for bit. With absolute it never does, as in FedAT's paper.
 
-    `qsgd` is FedPAQ's and FedCOM's: what learns goes up as its difference to the version that the client
-    started from, rounded at random to `levels` of the difference's norm (s = 16 takes 6 bits an element, 15
-    take 5). With `directions` up, models go down as float32; with both, every version is the one before it
-    and a rounded step: who holds the one before it gets the step alone, others float32. Between the syncs of
-    a round means go down as float32, and who then holds only those gets the next version as float32, too.
-    Statistics that do not learn travel as float32: a variance that is rounded at random can become negative.
+    With `qsgd` and `affine8` what learns goes up as its difference to the version that the client started
+    from. `qsgd` is FedPAQ's and FedCOM's: it rounds at random to `levels` of the difference's norm (s = 16
+    takes 6 bits an element, 15 take 5). `affine8` is how FedCOMGATE's authors round: to the nearest of 256
+    values around the mean of a tensor, 8 bits an element. With `directions` up, models go down as float32;
+    with both, every version is the one before it and a rounded step: who holds the one before it gets the
+    step alone, others float32. Between the syncs of a round means go down as float32, and who then holds only
+    those gets the next version as float32, too. Statistics that do not learn travel as float32: a variance
+    that is rounded can become negative.
     """
 
     name: CodecName = "polyline"
@@ -242,7 +198,7 @@ class CodecSettings(Strict):
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
         own = dict.fromkeys(("precision", "layout", "reference"), ("polyline",))
-        _require_own(self, self.name, own | dict.fromkeys(("levels", "directions"), ("qsgd",)))
+        require_own(self, self.name, own | {"levels": ("qsgd",), "directions": ("qsgd", "affine8")})
         return self
 
 
@@ -272,9 +228,9 @@ class Tiering(Strict):
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        _require_own(self, f"rule {self.rule}", {"quantiles": ("rule quantiles",)})
+        require_own(self, f"rule {self.rule}", {"quantiles": ("rule quantiles",)})
         if self.retier_every == 0:
-            _require_own(self, "tiers that stay", {"hysteresis": ("retier_every",)})
+            require_own(self, "tiers that stay", {"hysteresis": ("retier_every",)})
         return self
 
 

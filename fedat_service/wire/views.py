@@ -3,7 +3,8 @@
 from typing import Literal
 
 from fedat_service.wire.messages import ManifestMessage
-from fedat_service.wire.settings import Method, Rounds, Seconds, Stop, Strict, Tiering
+from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
+from fedat_service.wire.strict import Seconds, Strict
 
 
 class ClientView(Strict):

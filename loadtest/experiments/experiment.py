@@ -8,7 +8,8 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from fedat_service.errors import ConfigError
-from fedat_service.wire.settings import Float, MethodName, Name, Strict
+from fedat_service.wire.settings import MethodName
+from fedat_service.wire.strict import Float, Name, Strict
 from loadtest.experiments.quantities import QuantityName
 from loadtest.experiments.settings import ExperimentSettings
 

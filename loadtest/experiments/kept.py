@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedat_service.store.jsonl import bodies_path
-from fedat_service.wire.settings import Strict
+from fedat_service.wire.strict import Strict
 from loadtest.experiments.files import write_atomically
 from loadtest.experiments.results import MethodRun
 

@@ -8,7 +8,8 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from fedat_service.errors import ConfigError, Unprocessable
 from fedat_service.wire.complaints import at_field, complaint
 from fedat_service.wire.presets import PRESETS, resolve
-from fedat_service.wire.settings import Float, Int, Method, MethodName, Seed, Strict
+from fedat_service.wire.settings import Method, MethodName
+from fedat_service.wire.strict import Float, Int, Seed, Strict
 
 Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]

@@ -18,11 +18,13 @@ FEDALS = {"name": "fedals", "alpha": 3}
 FEDLAMA = {"name": "fedlama", "phi": 2, "warmup_blocks": 2}
 BASE = {"name": "polyline", "reference": "base"}
 BOTH = {"name": "qsgd", "directions": "both"}
+AFFINE = {"name": "affine8", "directions": "both"}
 METHODS = {
     "fedals": {"preset": "fedavg", "schedule": FEDALS},
     "fedlama": {"preset": "fedavg", "schedule": FEDLAMA},
     "fedasync-fedals": {"preset": "fedasync", "schedule": FEDALS},
     "fedpaq-both-fedals": {"preset": "fedpaq", "schedule": FEDALS, "codec": BOTH},
+    "fedcom-affine8-both-fedlama": {"preset": "fedcom", "schedule": FEDLAMA, "codec": AFFINE},
     "fedat-base-fedlama": {"preset": "fedat", "schedule": FEDLAMA, "codec": BASE},
     "fedasync-base-fedals": {"preset": "fedasync", "schedule": FEDALS, "codec": BASE},
     "fedadam-fedals": {"preset": "fedadam", "schedule": FEDALS},

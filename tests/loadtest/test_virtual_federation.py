@@ -15,6 +15,7 @@ from fedat_service.store.memory import MemoryStore
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import (
+    CodecName,
     CodecSettings,
     Method,
     Participation,
@@ -35,19 +36,22 @@ from workers.training.jobs import InlineExecutor
 NUM_CLIENTS = 12
 
 
-QUANTISED = Method(
-    participation=Participation(name="fedat", cold_start="reported"),
-    solver=Solver(name="sgd", lr=0.05, epochs=1),
-    server=ServerOptimizer(name="fedadam", lr=0.1),
-    codec=CodecSettings(name="qsgd"),
-)
-"""FedAT with a server optimizer and quantised updates: a row that no paper has."""
+def rounded_up(codec: CodecName) -> Method:
+    """FedAT with a server optimizer and rounded updates: a row that no paper has."""
+    return Method(
+        participation=Participation(name="fedat", cold_start="reported"),
+        solver=Solver(name="sgd", lr=0.05, epochs=1),
+        server=ServerOptimizer(name="fedadam", lr=0.1),
+        codec=CodecSettings(name=codec),
+    )
 
-BOTH_WAYS = Method(
-    participation=Participation(name="fedavg"),
-    solver=Solver(name="sgd", lr=0.05, epochs=1),
-    codec=CodecSettings(name="qsgd", directions="both"),
-)
+
+def rounded_both_ways(codec: CodecName) -> Method:
+    return Method(
+        participation=Participation(name="fedavg"),
+        solver=Solver(name="sgd", lr=0.05, epochs=1),
+        codec=CodecSettings(name=codec, directions="both"),
+    )
 
 
 async def federation(seed: int, method: Method | str = "fedat", store: Store | None = None):
@@ -103,7 +107,11 @@ def test_virtual_time_is_the_time_of_the_latency_model():
     assert latencies[0] >= 20.0
 
 
-@pytest.mark.parametrize("method", [QUANTISED, BOTH_WAYS], ids=["up", "both"])
+@pytest.mark.parametrize(
+    "method",
+    [rounded_up("qsgd"), rounded_both_ways("qsgd"), rounded_both_ways("affine8")],
+    ids=["qsgd up", "qsgd both", "affine8 both"],
+)
 def test_any_row_of_the_axes_gives_the_same_log_again_and_verifies(tmp_path, method):
     logs = []
     for folder in ("first", "again"):
@@ -116,18 +124,24 @@ def test_any_row_of_the_axes_gives_the_same_log_again_and_verifies(tmp_path, met
     assert len(played.verified) == len(metrics.versions) > 5
 
 
-def test_a_quantised_update_takes_six_bits_an_element_and_learns():
-    _, metrics, _ = run_virtual(federation(1, QUANTISED))
-    # 640 weights and 10 biases, each tensor with its norm.
+# 640 weights and 10 biases, each tensor with its norm or its grid.
+@pytest.mark.parametrize(
+    ("codec", "size"),
+    [("qsgd", 4 + 640 * 6 // 8 + 4 + 8), ("affine8", 9 + 640 + 9 + 10)],
+    ids=["qsgd", "affine8"],
+)
+def test_a_rounded_update_takes_six_or_eight_bits_an_element_and_learns(codec, size):
+    _, metrics, _ = run_virtual(federation(1, rounded_up(codec)))
     updates = metrics.up.parameters // 650
-    assert metrics.up.payload == updates * (4 + 640 * 6 // 8 + 4 + 8)
+    assert metrics.up.payload == updates * size
     assert metrics.down.payload == 4 * metrics.down.parameters
     accuracies = [point.accuracy for point in metrics.evaluations]
     assert accuracies[-1] > accuracies[0] + 0.2
 
 
-def test_clients_that_hold_the_version_before_are_sent_its_step():
-    _, metrics, _ = run_virtual(federation(1, BOTH_WAYS))
+@pytest.mark.parametrize("codec", ["qsgd", "affine8"])
+def test_clients_that_hold_the_version_before_are_sent_its_step(codec):
+    _, metrics, _ = run_virtual(federation(1, rounded_both_ways(codec)))
     assert metrics.down.payload < 3.5 * metrics.down.parameters
 
 

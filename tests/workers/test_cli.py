@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import typer
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from fedat_service.errors import ConfigError, NotNow, Unprocessable
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
+from fedat_service.wire.settings import CodecName, CodecSettings
 from workers import cli
 
 
@@ -70,6 +72,13 @@ def test_what_is_given_changes_the_preset_and_nothing_else(command, sent):
     assert method.solver.name == plain.solver.name
 
 
+@pytest.mark.parametrize("codec", get_args(CodecName))
+def test_a_federation_may_have_any_codec(command, sent, codec):
+    plain = created(command, sent, "--preset", "fedcom").method
+    method = created(command, sent, "--preset", "fedcom", "--codec", codec).method
+    assert method == plain.model_copy(update={"codec": CodecSettings(name=codec)})
+
+
 def test_rounds_tiers_and_the_end_are_what_was_asked_for(command, sent):
     words = [
         "--tiers",
@@ -107,7 +116,7 @@ def test_the_service_draws_a_built_in_model_itself(command, sent):
         (["create", "tour", "--lr", "-1"], ConfigError, "^--lr: .*, got -1"),
         (["create", "tour", "--batch-size", "0"], ConfigError, "^--batch-size: .*, got 0"),
         (["create", "tour", "--precision", "9"], ConfigError, "^--precision: .*, got 9"),
-        (["create", "tour", "--codec", "foo"], ConfigError, "^--codec: .*'polyline' or 'qsgd', got 'foo'"),
+        (["create", "tour", "--codec", "foo"], ConfigError, "^--codec: .*'qsgd' or 'affine8', got 'foo'"),
         (["create", "tour", "--seed", "-1"], ConfigError, "^--seed: .*, got -1"),
         (["create", "tour", "--retier-every", "-1"], ConfigError, "^--retier-every: .*, got -1"),
         (["create", "tour", "--cohort", "0"], ConfigError, "^--cohort: .*, got 0"),

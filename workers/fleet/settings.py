@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from fedat_service.wire.complaints import at_field
-from fedat_service.wire.settings import Float, Int, Name, Seconds, Seed, Strict
+from fedat_service.wire.strict import Float, Int, Name, Seconds, Seed, Strict
 
 _MIN_DIGITS = 3
 

@@ -137,6 +137,7 @@ CODECS = [
     {"name": "polyline", "reference": "base"},
     {"name": "qsgd", "levels": 4},
     {"name": "qsgd", "directions": "both"},
+    {"name": "affine8", "directions": "both"},
 ]
 
 
@@ -156,7 +157,7 @@ def test_the_log_alone_gives_the_same_models(participation, codec, server):
     assert published == [model.digest() for model in again.models]
 
 
-@pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "qsgd"}], ids=named)
+@pytest.mark.parametrize("codec", [{"name": "float32"}, {"name": "qsgd"}, {"name": "affine8"}], ids=named)
 @pytest.mark.parametrize("participation", PARTICIPATIONS, ids=named)
 def test_fedcom_with_rate_1_is_the_average_bit_for_bit(participation, codec):
     average = history(spec_of(participation, codec), seed=4)

@@ -46,6 +46,7 @@ CODECS = [
     {"name": "polyline", "precision": 4},
     {"name": "polyline", "precision": 3, "reference": "absolute"},
     {"name": "qsgd", "levels": 4},
+    {"name": "affine8"},
 ]
 
 

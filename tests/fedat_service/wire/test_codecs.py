@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedat_service.errors import WireError
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.codecs import (
     Float16,
     Float32,
     Int64,
     Polyline,
     make_codec,
-    make_update_codec,
     parse_codec,
 )
 from fedat_service.wire.polyline import BACKENDS
@@ -125,7 +125,9 @@ def test_integers_take_eight_bytes_each(count):
         Int64().decode(b"\0" * 8, count)
 
 
-@pytest.mark.parametrize("codec", [Float32(), Float16(), Polyline(6, "plain"), Int64(), Qsgd(15)], ids=str)
+@pytest.mark.parametrize(
+    "codec", [Float32(), Float16(), Polyline(6, "plain"), Int64(), Qsgd(15), Affine8()], ids=str
+)
 def test_codecs_are_read_back_from_their_fields(codec):
     assert parse_codec(codec.fields()) == codec
 
@@ -137,15 +139,12 @@ def test_codecs_are_read_back_from_their_fields(codec):
         (CodecSettings(name="polyline", precision=6, layout="flat"), Polyline(6, "flat")),
         (CodecSettings(name="float32"), Float32()),
         (CodecSettings(name="float16"), Float16()),
+        (CodecSettings(name="qsgd", levels=15), Float32()),
+        (CodecSettings(name="affine8"), Float32()),
     ],
 )
-def test_settings_make_their_codec(settings, codec):
-    assert make_codec(settings) == make_update_codec(settings) == codec
-
-
-def test_with_qsgd_updates_are_quantised_and_models_are_not():
-    settings = CodecSettings(name="qsgd", levels=15)
-    assert (make_codec(settings), make_update_codec(settings)) == (Float32(), Qsgd(15))
+def test_settings_make_the_codec_of_models(settings, codec):
+    assert make_codec(settings) == codec
 
 
 @pytest.mark.parametrize(
@@ -164,6 +163,7 @@ def test_with_qsgd_updates_are_quantised_and_models_are_not():
         ({"codec": "qsgd"}, "levels"),
         ({"codec": "qsgd", "levels": 0}, "levels"),
         ({"codec": "qsgd", "levels": 4, "precision": 4}, "precision"),
+        ({"codec": "affine8", "levels": 256}, "levels"),
     ],
 )
 def test_unknown_codecs_and_members_are_named(fields, field):

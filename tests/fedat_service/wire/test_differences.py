@@ -3,9 +3,10 @@ import pytest
 
 from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, TensorSpec, to_model, to_params
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.bundle import Bundle, check_bundle, decode_bundle, encode_bundle, parse_bundle
-from fedat_service.wire.codecs import Float32, Int64, make_codec
-from fedat_service.wire.differences import stepped, update_entries
+from fedat_service.wire.codecs import Float32, Int64, Polyline, make_codec
+from fedat_service.wire.differences import make_update_codec, stepped, update_entries
 from fedat_service.wire.entries import model_entries
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
@@ -39,30 +40,67 @@ def body(found):
     return encode_bundle(Bundle(federation="f", entries=found, base_version=4, num_examples=1))
 
 
-def test_what_learns_travels_as_differences_and_the_rest_as_it_is():
-    found = entries(levels=15)
-    assert [entry.codec for entry in found] == [Qsgd(15), Float32(), Int64(), Qsgd(15)]
+@pytest.mark.parametrize(
+    ("settings", "codec"),
+    [
+        (CodecSettings(name="float32"), Float32()),
+        (CodecSettings(precision=6, layout="flat"), Polyline(6, "flat")),
+        (CodecSettings(name="qsgd", levels=15), Qsgd(15)),
+        (CodecSettings(name="affine8"), Affine8()),
+    ],
+    ids=str,
+)
+def test_settings_make_the_codec_of_what_learns(settings, codec):
+    assert make_update_codec(settings) == codec
+
+
+QSGD, AFFINE = {"name": "qsgd", "levels": 15}, {"name": "affine8"}
+every_rounding = pytest.mark.parametrize("rounding", [QSGD, AFFINE], ids=["qsgd", "affine8"])
+
+
+@pytest.mark.parametrize(("rounding", "codec"), [(QSGD, Qsgd(15)), (AFFINE, Affine8())], ids=str)
+def test_what_learns_travels_as_differences_and_the_rest_as_it_is(rounding, codec):
+    found = entries(**rounding)
+    assert [entry.codec for entry in found] == [codec, Float32(), Int64(), codec]
     assert [entry.reference for entry in found] == ["base", "absolute", "absolute", "base"]
     assert found[1].codec.decode(found[1].payload, 40).tolist() == UPDATE.floats[SPANS["norm.var"]].tolist()
     assert found[2].codec.decode(found[2].payload, 1).tolist() == [2]
 
 
-def test_a_difference_is_no_more_than_a_level_off():
-    for entry in entries(levels=100)[::3]:
+@pytest.mark.parametrize(
+    ("rounding", "step_of"),
+    [
+        ({"name": "qsgd", "levels": 100}, lambda way: np.linalg.norm(way) / 100),
+        (AFFINE, lambda way: np.ptp(way) / 255),
+    ],
+    ids=["qsgd", "affine8"],
+)
+def test_a_difference_is_no_more_than_a_step_off(rounding, step_of):
+    for entry in entries(**rounding)[::3]:
         span = SPANS[entry.tensor.name]
         way = UPDATE.floats[span] - BASE.floats[span]
         decoded = entry.codec.decode(entry.payload, entry.tensor.size)
-        assert np.abs(decoded - way).max() <= np.linalg.norm(way) / 100 * 1.00001
+        assert np.abs(decoded - way).max() <= step_of(way) * 1.0001
 
 
-@pytest.mark.parametrize(("levels", "bits"), [(16, 6), (15, 5), (1, 2)])
-def test_a_tensor_takes_its_bits_and_a_norm(levels, bits):
-    sizes = [len(entry.payload) for entry in entries(levels=levels)]
-    assert sizes == [4 + 800 * bits // 8, 160, 8, 4 + 40 * bits // 8]
+@pytest.mark.parametrize(
+    ("rounding", "head", "bits"),
+    [
+        ({"name": "qsgd", "levels": 16}, 4, 6),
+        ({"name": "qsgd", "levels": 15}, 4, 5),
+        ({"name": "qsgd", "levels": 1}, 4, 2),
+        (AFFINE, 9, 8),
+    ],
+    ids=str,
+)
+def test_a_tensor_takes_its_bits_and_a_head(rounding, head, bits):
+    sizes = [len(entry.payload) for entry in entries(**rounding)]
+    assert sizes == [head + 800 * bits // 8, 160, 8, head + 40 * bits // 8]
 
 
-def test_the_bundle_comes_back_from_its_bytes():
-    found = entries()
+@every_rounding
+def test_the_bundle_comes_back_from_its_bytes(rounding):
+    found = entries(**rounding)
     parsed = parse_bundle(body(found), MANIFEST)
     check_bundle(parsed)
     assert parsed.entries == found
@@ -72,9 +110,10 @@ def test_the_same_generator_gives_the_same_bytes():
     assert body(entries(seed=1)) == body(entries(seed=1)) != body(entries(seed=2))
 
 
-def test_every_tensor_is_rounded_by_itself():
-    alone = entries(layers=("conv",))
-    assert alone == entries()[:1]
+@every_rounding
+def test_every_tensor_is_rounded_by_itself(rounding):
+    alone = entries(layers=("conv",), **rounding)
+    assert alone == entries(**rounding)[:1]
 
 
 class Uniforms:
@@ -99,10 +138,15 @@ def test_a_version_goes_the_golden_step_of_fedpaq_both_ways(golden):
     assert model.floats.tolist() == pytest.approx(outputs["x"], rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_who_holds_a_version_reaches_the_next_bit_for_bit(seed):
-    settings = CodecSettings(name="qsgd", levels=3, directions="both")
+@pytest.mark.parametrize(
+    ("rounding", "seed"),
+    [({"name": "qsgd", "levels": 3}, seed) for seed in range(20)] + [(AFFINE, 0)],
+    ids=str,
+)
+def test_who_holds_a_version_reaches_the_next_bit_for_bit(rounding, seed):
+    settings = CodecSettings(**rounding, directions="both")
     model, found = stepped(BASE, UPDATE, MANIFEST, settings, np.random.default_rng(seed))
+    assert {entry.reference for entry in found} == {"base", "absolute"}
     body = encode_bundle(Bundle(federation="f", entries=found, version=5, base_version=4))
     params = decode_bundle(parse_bundle(body, MANIFEST), to_params(BASE, MANIFEST))["weights"]
     assert to_model(params, MANIFEST).digest() == model.digest()
@@ -164,17 +208,23 @@ def test_other_codecs_send_values_and_need_no_base(fields):
     assert entries(base=None, **fields) == expected
 
 
-def test_without_a_base_there_is_no_difference():
+@every_rounding
+def test_without_a_base_there_is_no_difference(rounding):
     with pytest.raises(WireError, match=r"'conv\.weight' has no base") as refusal:
-        entries(base=None)
+        entries(base=None, **rounding)
     assert refusal.value.field == "conv.weight"
 
 
+@pytest.mark.parametrize(
+    ("rounding", "reason"),
+    [(QSGD, "the norm of the values is"), (AFFINE, "values must be from")],
+    ids=["qsgd", "affine8"],
+)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
-def test_a_difference_that_cannot_travel_is_refused_by_the_name_of_its_tensor(value):
+def test_a_difference_that_cannot_travel_is_refused_by_the_name_of_its_tensor(value, rounding, reason):
     floats = UPDATE.floats.copy()
     floats[SPANS["head.weight"]] = value
     base = Model(np.full_like(floats, -3e38 if value == 3e38 else 0), BASE.integers)
-    with pytest.raises(WireError, match=r"'head\.weight': the norm of the values is") as refusal:
-        entries(Model(floats, UPDATE.integers), base, layers=("head",))
+    with pytest.raises(WireError, match=rf"'head\.weight': {reason}") as refusal:
+        entries(Model(floats, UPDATE.integers), base, layers=("head",), **rounding)
     assert refusal.value.field == "head.weight"

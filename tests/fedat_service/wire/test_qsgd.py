@@ -232,20 +232,6 @@ def test_models_within_the_range_differ_by_no_larger_norm():
     assert 2 * largest * math.sqrt(2**34) <= qsgd.MAX_NORM
 
 
-def test_the_codec_is_its_functions_at_its_levels():
-    codec, values = qsgd.Qsgd(5), np.arange(-25, 25, dtype=np.float32)
-    base = np.full(50, 0.5, np.float32)
-    encoded = codec.encode_from(values + base, base, np.random.default_rng(7))
-    assert encoded == qsgd.encode(values, 5, np.random.default_rng(7))
-    assert codec.size_bounds(50) == (len(encoded), len(encoded))
-    codec.check(encoded, 50)
-    assert codec.decode_from(encoded, base).tolist() == (base + codec.decode(encoded, 50)).tolist()
-    assert codec.on_grid(base) is base
-    total = np.zeros(50)
-    codec.add(encoded, 2.0, total)
-    assert total.tolist() == (2.0 * codec.decode(encoded, 50).astype(float)).tolist()
-
-
 def test_every_value_needs_its_uniform():
     with pytest.raises(WireError, match="2 values need as many uniforms, got 3"):
         qsgd.quantise(np.ones(2), 4, np.zeros(3))

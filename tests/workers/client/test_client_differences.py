@@ -6,10 +6,12 @@ import pytest
 
 from fedat_service.errors import WireError
 from fedat_service.params import Model, to_params
+from fedat_service.wire.affine import Affine8
 from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle
 from fedat_service.wire.codecs import Float32, Polyline
 from fedat_service.wire.differences import relative
 from fedat_service.wire.entries import model_entries
+from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.settings import CodecSettings
 from workers.client import ModelCache
 from workers.training.jobs import InlineExecutor
@@ -23,22 +25,30 @@ def with_qsgd(service, number=1, **fields):
     return service.task(number, codec=CodecSettings(name="qsgd", levels=7), **fields)
 
 
-def test_a_quantised_update_is_the_difference_to_the_model_that_was_fetched(
-    virtually, connect, service, models
-):
-    async def main(task):
-        client = connect()
-        model = await client.fetch_model(task, models)
-        trained = {name: value + np.float32(0.5) for name, value in model.params.items()}
-        await client.put_update(task, {"weights": trained}, 8, models)
+async def train(task, client, models):
+    """Send a model that is 0.5 above the one that was fetched."""
+    model = await client.fetch_model(task, models)
+    trained = {name: value + np.float32(0.5) for name, value in model.params.items()}
+    await client.put_update(task, {"weights": trained}, 8, models)
 
-    for number in (1, 2, 1):
-        virtually(main(with_qsgd(service, number)))
+
+@pytest.mark.parametrize(("codec", "off"), [(Qsgd(7), 0.2), (Affine8(), 1e-6)], ids=["qsgd", "affine8"])
+def test_a_rounded_update_is_the_difference_to_the_model_that_was_fetched(
+    virtually, connect, service, models, codec, off
+):
+    fields = codec.fields()
+    settings = CodecSettings(name=fields.pop("codec"), **fields)
+    for number in (1, 2, 3):
+        virtually(train(service.task(number, codec=settings), connect(), models))
     entries = [entry for bundle in service.updates for entry in bundle.entries]
-    assert {(entry.codec.levels, entry.reference) for entry in entries} == {(7, "base")}
+    assert {(entry.codec, entry.reference) for entry in entries} == {(codec, "base")}
     decoded = [entry.codec.decode(entry.payload, entry.tensor.size) for entry in entries]
-    assert np.mean(np.concatenate(decoded)) == pytest.approx(0.5, abs=0.2)
-    # It is rounded by the seed of its task, whoever sends it and however often.
+    assert np.mean(np.concatenate(decoded)) == pytest.approx(0.5, abs=off)
+
+
+def test_an_update_is_rounded_by_the_seed_of_its_task_whoever_sends_it(virtually, connect, service, models):
+    for number in (1, 2, 1):
+        virtually(train(with_qsgd(service, number), connect(), models))
     bodies = [request.content for request in service.requests if request.method == "PUT"]
     assert bodies[0] == bodies[2] != bodies[1]
 
