@@ -92,7 +92,7 @@ def test_equal_accuracies_lie_within_noise():
 
 
 def test_noise_is_the_half_width_of_students_interval():
-    # R: t.test(c(.01, .03, -.01)) gives -0.0397 to 0.0597.
+    # scipy.stats.ttest_1samp gives -0.0397 to 0.0597.
     assert noise([0.01, 0.03, -0.01]) == pytest.approx(0.0497, abs=5e-5)
 
 
