@@ -29,8 +29,8 @@ fmt: .venv/dev.ok ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean: ## forget the environment and all results
-	rm -rf .venv build dist *.egg-info runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+clean: ## forget the environments and all results
+	rm -rf .venv .venv-peers build dist *.egg-info runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	find fedat_service -name '*.so' -delete
 
 .venv/demo.ok: pyproject.toml constraints.txt setup.py $(wildcard fedat_service/wire/_polyline*.[ch])

@@ -23,10 +23,11 @@ FedATError
 ├── TrainingError          local training produced something that must not be sent
 ├── ServiceRefused         the worker's view of a refusal that trying again cannot cure
 ├── ServiceFailed          a service process ended, or did not become ready; the message ends its log
+├── NotMeasured            a benchmark could not measure all that it should; holds the other results
 └── FleetFailed            a process of a fleet ended with an error; the message is its own
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class FedATError(Exception):
@@ -173,6 +174,14 @@ class ServiceRefused(FedATError):
 
 class ServiceFailed(FedATError):
     """A service process ended, or did not become ready; the message holds the end of its log."""
+
+
+class NotMeasured(FedATError):
+    """A benchmark could not measure all that it should; `results` are those of the rest."""
+
+    def __init__(self, message: str, results: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.results = {} if results is None else results
 
 
 class FleetFailed(FedATError):

@@ -1,6 +1,5 @@
 """Commands of the load tests: `demo`, `simulate`, `compare`, `what-if` and `bench`."""
 
-import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -123,14 +122,16 @@ def what_if(
 
 def bench(
     only: Annotated[
-        str, typer.Option(help="Run only measurements whose name starts like this: codec, upload ...")
+        str, typer.Option(help="Run only measurements whose name starts like this: codec, peers ...")
     ] = "",
 ) -> None:
-    """Measure this build against its baselines; prints one JSON object {name: {value, baseline, ratio}}."""
-    from loadtest.benchmarks.run import run_benchmarks
+    """Measure this build against its baselines; prints one JSON object {name: {value, baseline, ratio}}.
 
-    results = run_benchmarks(only, _console())
-    sys.stdout.write(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    Most of the time goes to other frameworks on our work (peers), whose environments it makes in .venv-peers.
+    """
+    from loadtest.benchmarks.run import run_benchmarks, show
+
+    show(partial(run_benchmarks, only, _console()))
 
 
 def _on(engine: Literal["inline", "processes", "ray"]) -> "Simulate":

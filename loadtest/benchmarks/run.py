@@ -1,24 +1,30 @@
 """All benchmarks, or those that are asked for, as one result."""
 
 import importlib
-from collections.abc import Mapping
+import json
+import sys
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from rich.console import Console
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, FedATError, NotMeasured
 
-SUITES = ("codec", "memory", "scale", "solvers", "stacking", "training", "upload")
+SUITES = ("codec", "memory", "peers", "scale", "solvers", "stacking", "training", "upload")
 """Modules of this package; each has `measure()`. A module's results start with its name."""
 
 
 class Measurement(TypedDict):
-    """A measured value, what it is held against, and the first over the second."""
+    """A measured value, what it is held against, and the first over the second.
+
+    `versions` names the packages that either side ran, where one of them is not this build.
+    """
 
     value: float
     baseline: float
     ratio: float
+    versions: NotRequired[Mapping[str, str]]
 
 
 Results = dict[str, Measurement]
@@ -38,17 +44,40 @@ def run_benchmarks(only: str, console: Console) -> Results:
 
     Raises:
         ConfigError: If no suite fits.
+        NotMeasured: If a suite failed, or part of it; it holds the results of the others.
     """
     wanted = [suite for suite in SUITES if suite.startswith(only) or only.startswith(suite)]
     if not wanted:
         raise ConfigError(f"no benchmark starts with {only!r}; there are {', '.join(SUITES)}")
-    results = {}
+    results, failures = {}, []
     for suite in wanted:
         console.print(f"measuring {suite} ...", highlight=False)
         start_s = perf_counter()
-        results[suite] = importlib.import_module(f"loadtest.benchmarks.{suite}").measure()
+        try:
+            results[suite] = importlib.import_module(f"loadtest.benchmarks.{suite}").measure()
+        except FedATError as error:
+            results[suite] = error.results if isinstance(error, NotMeasured) else {}
+            failures.append(f"{suite}: {error}")
         console.print(f"measured {suite} in {perf_counter() - start_s:.0f} s", highlight=False)
-    return merge(results, only)
+    merged = merge(results, only)
+    if failures:
+        raise NotMeasured("; ".join(failures), merged)
+    return merged
+
+
+def show(measure: Callable[[], Results]) -> None:
+    """Print what is measured as one JSON object, all the same if it is not everything.
+
+    Raises:
+        NotMeasured: After that, if something could not be measured.
+    """
+    try:
+        results, missing = measure(), None
+    except NotMeasured as error:
+        results, missing = error.results, error
+    sys.stdout.write(json.dumps(results, indent=2, allow_nan=False) + "\n")
+    if missing is not None:
+        raise missing
 
 
 def merge(suites: Mapping[str, Results], only: str = "") -> Results:

@@ -2,10 +2,8 @@
 
 A cohort of 10 clients, each with 120 images of 1x28x28, Adam, batches of 10, one local epoch; one process,
 one thread. The baseline is `TorchTrainer`, which is faster than a plain loop itself (see `training`). Ours
-are stacks of the width at which one process trains such a module fastest (`default_width`): two of 5 clients
-for the CNN, one of 10 for the others. A fleet makes none wider than 5, so that a cohort of ten keeps two
-processes busy: its CNN trains as here, its other models as two stacks of 5, which are not measured here. Both
-keep freed memory (`keep_freed_memory`), therefore in a process of their own.
+are the stacks that a fleet makes (`cohort_engine`): two of 5 clients, so that a cohort of ten keeps two
+processes busy. Both keep freed memory (`keep_freed_memory`), therefore in a process of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +18,7 @@ from fedat_service.wire.settings import Solver
 from loadtest.benchmarks.run import Measurement, Results, measurement
 from loadtest.benchmarks.timing import medians_s
 from loadtest.benchmarks.training import our_round
+from workers.fleet.cohort_engine import WIDEST
 from workers.models.networks import build
 from workers.models.state import params_of
 from workers.training.memory import keep_freed_memory
@@ -74,7 +73,7 @@ def _stacked_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Roun
     start = params_of(module)
     jobs = [Job(x, y, start, _SOLVER, seed) for seed, (x, y) in enumerate(clients)]
     keys = [stack_key(job, mixes_examples=model.mixes_examples) for job in jobs]
-    stacks = plan_stacks(keys, default_width(module, _SOLVER.batch_size))
+    stacks = plan_stacks(keys, min(WIDEST, default_width(module, _SOLVER.batch_size)))
 
     def run() -> None:
         for places in stacks:

@@ -25,7 +25,7 @@ from workers.training.trainer import NOTHING_KEPT, EvaluationResult, TrainResult
 
 T = TypeVar("T")
 
-_WIDEST = 5
+WIDEST = 5
 """Clients in a stack at most, so that a cohort of ten keeps two processes busy.
 
 Never the number of processes: the last bits of the results would depend on it.
@@ -54,7 +54,7 @@ class _Workplace:
         """Which assignments are trained together, by their places."""
         if not assignments:
             return []
-        width = min(_WIDEST, default_width(self._model, assignments[0].work.solver.batch_size))
+        width = min(WIDEST, default_width(self._model, assignments[0].work.solver.batch_size))
         return plan_stacks([self._key(one) for one in assignments], width)
 
     def _key(self, one: Assignment) -> Hashable:

@@ -8,22 +8,26 @@ out; a `job` is a whole process with an evaluation of the clients' 3,000 test im
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import mean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Annotated, Any
 
 import typer
 
+from fedat_service.errors import NotMeasured
+from loadtest.benchmarks.peers.comparison import Run, compare
+from loadtest.benchmarks.peers.environments import REQUIREMENTS, python_of
 from loadtest.benchmarks.peers.ours import write_data
+from loadtest.benchmarks.peers.processes import output_of, tried_twice
 from loadtest.benchmarks.peers.workload import MODELS, PROCESSES, REPORT_STARTS, Options
-from loadtest.benchmarks.run import Results, measurement
+from loadtest.benchmarks.run import Results, show
 
 _PACKAGE = "loadtest.benchmarks.peers"
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={PROCESSES}")
@@ -34,7 +38,6 @@ _COMMANDS = {
     "pfl": (*_TORCHRUN, "-m", f"{_PACKAGE}.pfl_research"),
     "flower": ("-m", f"{_PACKAGE}.flower"),
 }
-_OWN_ENVIRONMENTS = ("pfl", "flower")
 _VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -45,65 +48,113 @@ _VARIABLES = {
 _WORKLOADS = ("cnn_e1", "cnn_e3", "mlp_e3", "logistic_e3")
 _KINDS = ("round", "job")
 
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of a contestant; `seconds` are those of a round or of the whole job, as `kind` says."""
-
-    contestant: str
-    workload: str
-    kind: str
-    seconds: float
-    accuracy: float
+_ENVIRONMENTS = Path(".venv-peers")
+_CONTESTANTS = ("ours", "loop", "pfl", "flower")
+_MEASURED = (*((workload, "round") for workload in _WORKLOADS), ("cnn_e1", "job"))
+_ROUNDS = 20
+_SEEDS = 3
 
 
-def compare(runs: Sequence[Run]) -> Results:
-    """Ours over each of the others: seconds are medians of the repeats, accuracies their means."""
-    groups: dict[tuple[str, str, str], list[Run]] = {}
-    for run in runs:
-        groups.setdefault((run.workload, run.kind, run.contestant), []).append(run)
-    results = {}
-    for (workload, kind, peer), theirs in groups.items():
-        for name in ("ours", "ours-bfloat16"):
-            ours = groups.get((workload, kind, name))
-            if ours is None or peer.startswith("ours"):
-                continue
-            results[f"peers_{workload}_{kind}_s_{name}_vs_{peer}"] = measurement(
-                median(run.seconds for run in ours), median(run.seconds for run in theirs)
-            )
-            results[f"peers_{workload}_{kind}_accuracy_{name}_vs_{peer}"] = measurement(
-                mean(run.accuracy for run in ours), mean(run.accuracy for run in theirs)
-            )
+def measure() -> Results:
+    """Rounds of every workload and the job whose start and evaluations weigh most, over three seeds.
+
+    Raises:
+        NotMeasured: If somebody failed twice; it holds the results of the others.
+    """
+    return run_all(_ENVIRONMENTS, _CONTESTANTS, _MEASURED, _ROUNDS, _SEEDS)
+
+
+def run_all(
+    environments: Path,
+    contestants: Sequence[str],
+    works: Sequence[tuple[str, str]],
+    rounds: int,
+    num_seeds: int,
+) -> Results:
+    """Run one contestant after the other on every work, and all of that again with the next seed.
+
+    Args:
+        environments: Folder of the others' environments; what is missing there is made.
+        contestants: Their names.
+        works: Workloads and kinds.
+        rounds: Of every run.
+        num_seeds: How many: 0, 1, 2 ...
+
+    Raises:
+        NotMeasured: If somebody failed twice; it holds the results of the others.
+        DataMissing: If Fashion-MNIST is not on this machine.
+    """
+    failures: dict[str, list[str]] = {}
+    commands, runs = {}, []
+    with TemporaryDirectory() as folder:
+        tasks = [
+            options_of(*work, Path(folder) / f"{seed}.npz", rounds, seed)
+            for seed, work in product(range(num_seeds), works)
+        ]
+        for options in {task.data: task for task in tasks}.values():
+            write_data(options)
+        for name in contestants:
+            with _noted(failures, name):
+                commands[name] = _command_of(name, environments)
+        for options, name in product(tasks, commands):
+            with _noted(failures, name):
+                runs.append(tried_twice(name, partial(run_once, name, commands[name], options)))
+    results = compare(runs)
+    if failures:
+        raise NotMeasured("; ".join(map(_told, failures, failures.values())), results)
     return results
 
 
-def python_of(contestant: str, environments: Path) -> Path:
-    """The Python that a contestant runs in: its own environment's, or this one.
+@contextmanager
+def _noted(failures: dict[str, list[str]], name: str) -> Iterator[None]:
+    try:
+        yield
+    except NotMeasured as error:
+        failures.setdefault(name, []).append(str(error))
+
+
+def _told(name: str, failures: Sequence[str]) -> str:
+    return f"{name} failed {len(failures)} times, at last with: {failures[-1]}"
+
+
+def _command_of(name: str, environments: Path) -> list[str]:
+    own = REQUIREMENTS.get(name)
+    python = sys.executable if own is None else str(python_of(environments / name, own))
+    return [python, *_COMMANDS[name]]
+
+
+def run_once(contestant: str, command: Sequence[str], options: Options) -> Run:
+    """Run a contestant, and tell what came of it, with the load of the machine before.
 
     Raises:
-        BadParameter: If it has no environment in the folder.
+        NotMeasured: If it fails, or reports nothing.
     """
-    if contestant not in _OWN_ENVIRONMENTS:
-        return Path(sys.executable)
-    python = environments / contestant / "bin" / "python"
-    if not python.exists():
-        raise typer.BadParameter(f"there is no {python}: CONTRIBUTING.md says how to make the environments")
-    return python
-
-
-def _run(python: Path, contestant: str, workload: str, kind: str, options: Options) -> Run:
-    """Run a contestant, and show what it says, with the load of the machine before."""
-    arguments = [str(python), *_COMMANDS[contestant], *options.as_arguments()]
     load, start_s = os.getloadavg()[0], perf_counter()
-    done = subprocess.run(arguments, stdout=subprocess.PIPE, check=True, env=os.environ | _VARIABLES)  # noqa: S603
+    # Ray's actors may write after the contestant has.
+    lines = output_of([*command, *options.as_arguments()], os.environ | _VARIABLES).splitlines()
     job_s = perf_counter() - start_s
-    # Ray's actors may write after us.
-    lines = done.stdout.decode().splitlines()
-    told: dict[str, Any] = json.loads(next(line for line in lines if line.startswith(REPORT_STARTS)))
-    run = Run(contestant, workload, kind, job_s if kind == "job" else told["round_s"], told["accuracy"])
-    line = asdict(run) | {"seed": options.seed, "load": load, "versions": told["versions"]}
-    sys.stderr.write(json.dumps(line) + "\n")
+    reports = [line for line in lines if line.startswith(REPORT_STARTS)]
+    if not reports:
+        raise NotMeasured("it ended without a report")
+    told: dict[str, Any] = json.loads(reports[0])
+    kind, seconds = ("job", job_s) if options.evaluate else ("round", told["round_s"])
+    run = Run(contestant, options.workload, kind, options.seed, seconds, told["accuracy"], told["versions"])
+    sys.stderr.write(json.dumps(asdict(run) | {"load": load}) + "\n")
     return run
+
+
+def options_of(workload: str, kind: str, data: Path, rounds: int, seed: int) -> Options:
+    """What a contestant is asked for.
+
+    Raises:
+        BadParameter: If there is no such workload.
+    """
+    model, _, epochs = workload.rpartition("_e")
+    if model not in MODELS or not epochs.isdigit():
+        raise typer.BadParameter(
+            f"a workload is MODEL_eEPOCHS, with {', '.join(MODELS)} for MODEL; got {workload!r}"
+        )
+    return Options(data, model, int(epochs), rounds, seed, evaluate=kind == "job", bfloat16=False)
 
 
 def _chosen(text: str, known: Sequence[str]) -> list[str]:
@@ -113,32 +164,17 @@ def _chosen(text: str, known: Sequence[str]) -> list[str]:
     return names
 
 
-def _options(workload: str, kind: str, data: Path, rounds: int, seed: int) -> Options:
-    model, _, epochs = workload.rpartition("_e")
-    if model not in MODELS or not epochs.isdigit():
-        raise typer.BadParameter(
-            f"a workload is MODEL_eEPOCHS, with {', '.join(MODELS)} for MODEL; got {workload!r}"
-        )
-    return Options(data, model, int(epochs), rounds, seed, evaluate=kind == "job", bfloat16=False)
-
-
 def main(
-    environments: Annotated[Path, typer.Argument(help="Folder of environments, as in CONTRIBUTING.md.")],
-    contestants: Annotated[str, typer.Option(help=", ".join(_COMMANDS))] = "ours,loop,pfl,flower",
+    environments: Annotated[
+        Path, typer.Argument(help="Folder of the others' environments; what is missing there is made.")
+    ] = _ENVIRONMENTS,
+    contestants: Annotated[str, typer.Option(help=", ".join(_COMMANDS))] = ",".join(_CONTESTANTS),
     workloads: Annotated[str, typer.Option(help="MODEL_eEPOCHS.")] = ",".join(_WORKLOADS),
     kinds: Annotated[str, typer.Option(help=", ".join(_KINDS))] = "round",
-    rounds: int = 20,
-    repeats: Annotated[int, typer.Option(help="Each has a seed of its own, from 0.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Of every run.", min=2)] = _ROUNDS,
+    repeats: Annotated[int, typer.Option(help="Each has a seed of its own, from 0.", min=1)] = _SEEDS,
 ) -> None:
-    """Compare, one contestant after the other in every repeat; prints {name: {value, baseline, ratio}}."""
-    pythons = {name: python_of(name, environments) for name in _chosen(contestants, tuple(_COMMANDS))}
+    """Compare, one contestant after the other; prints {name: {value, baseline, ratio, versions}}."""
+    names = _chosen(contestants, tuple(_COMMANDS))
     works = list(product(workloads.split(","), _chosen(kinds, _KINDS)))
-    runs = []
-    with TemporaryDirectory() as folder:
-        for seed in range(repeats):
-            tasks = [_options(*work, Path(folder) / f"{seed}.npz", rounds, seed) for work in works]
-            write_data(tasks[0])
-            for work, options in zip(works, tasks, strict=True):
-                runs += [_run(python, name, *work, options) for name, python in pythons.items()]
-            tasks[0].data.unlink()
-    sys.stdout.write(json.dumps(compare(runs), indent=2) + "\n")
+    show(partial(run_all, environments, names, works, rounds, repeats))

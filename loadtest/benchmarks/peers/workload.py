@@ -37,6 +37,11 @@ class Options:
     evaluate: bool
     bfloat16: bool
 
+    @property
+    def workload(self) -> str:
+        """Model and epochs in one word."""
+        return f"{self.model}_e{self.epochs}"
+
     def as_arguments(self) -> list[str]:
         """What `read_options` reads."""
         named = {name: getattr(self, name) for name in self.__slots__}

@@ -1,13 +1,14 @@
 import io
+import json
 import sys
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from fedat_service.errors import ConfigError
+from fedat_service.errors import ConfigError, DataMissing, NotMeasured
 from loadtest.benchmarks import run
-from loadtest.benchmarks.run import measurement, merge, run_benchmarks
+from loadtest.benchmarks.run import measurement, merge, run_benchmarks, show
 
 ONE = measurement(3.0, 2.0)
 TWO = measurement(1.0, 4.0)
@@ -63,3 +64,38 @@ def test_an_unknown_start_is_refused_before_anything_is_measured(suites):
     with pytest.raises(ConfigError, match="nothing"):
         bench("nothing")
     assert not suites
+
+
+def fails(monkeypatch, suite, error):
+    def measure():
+        raise error
+
+    monkeypatch.setitem(sys.modules, f"loadtest.benchmarks.{suite}", SimpleNamespace(measure=measure))
+
+
+def test_a_suite_that_fails_is_named_and_the_results_of_the_others_are_kept(suites, monkeypatch):
+    fails(monkeypatch, "codec", DataMissing("no images"))
+    with pytest.raises(NotMeasured, match="codec: no images") as told:
+        bench("")
+    assert told.value.results == {"upload_add": TWO}
+
+
+def test_what_a_suite_has_measured_before_it_failed_is_kept(suites, monkeypatch):
+    fails(monkeypatch, "codec", NotMeasured("no decoder", {"codec_encode": ONE}))
+    with pytest.raises(NotMeasured, match="no decoder") as told:
+        bench("")
+    assert set(told.value.results) == {"codec_encode", "upload_add"}
+
+
+def test_results_are_shown_as_one_object(capsys):
+    show(lambda: {"codec_encode": ONE})
+    assert json.loads(capsys.readouterr().out) == {"codec_encode": ONE}
+
+
+def test_results_are_shown_even_if_some_are_missing(capsys):
+    def measure():
+        raise NotMeasured("no decoder", {"codec_encode": ONE})
+
+    with pytest.raises(NotMeasured, match="no decoder"):
+        show(measure)
+    assert json.loads(capsys.readouterr().out) == {"codec_encode": ONE}

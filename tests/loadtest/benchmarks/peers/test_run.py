@@ -1,50 +1,109 @@
+import json
+import sys
 from pathlib import Path
 
 import pytest
 import typer
 
-from loadtest.benchmarks.peers.run import Run, compare, python_of
+from fedat_service.errors import NotMeasured
+from loadtest.benchmarks.peers import run
+from loadtest.benchmarks.peers.run import main, options_of, run_all, run_once
+from loadtest.benchmarks.peers.workload import MODELS, Options
 
-SECONDS = "peers_cnn_e3_round_s_ours_vs_loop"
-ACCURACY = "peers_cnn_e3_round_accuracy_ours_vs_loop"
+REPORT = json.dumps({"versions": {"torch": "2"}, "round_s": 0.25, "accuracy": 0.5})
+REPORTS = ("-c", f"print('talk'); print('{REPORT}'); print('more talk')")
+FAILS = ("-c", "raise SystemExit('out of luck')")
+FAILS_ONCE = """
+from pathlib import Path
+mark = Path({mark!r})
+if not mark.exists():
+    mark.touch()
+    raise SystemExit("not yet")
+print('{report}')
+"""
+OPTIONS = Options(Path("data.npz"), "mlp", 3, 20, 7, evaluate=False, bfloat16=False)
+WORKS = [("mlp_e3", "round"), ("logistic_e3", "round")]
 
 
-def runs(contestant, *seconds, kind="round", workload="cnn_e3", accuracy=0.5):
-    return [Run(contestant, workload, kind, one, accuracy) for one in seconds]
+@pytest.fixture
+def contestants(monkeypatch):
+    """Who takes part, by what Python is to do; nobody needs data."""
+    monkeypatch.setattr(run, "write_data", lambda options: options.data.touch())
+    commands = {"ours": REPORTS, "loop": REPORTS}
+    monkeypatch.setattr(run, "_COMMANDS", commands)
+    return commands
 
 
-def test_a_ratio_is_ours_over_theirs():
-    found = compare(runs("ours", 1.0, accuracy=0.4) + runs("loop", 4.0, accuracy=0.5))
-    assert found == {
-        SECONDS: {"value": 1.0, "baseline": 4.0, "ratio": 0.25},
-        ACCURACY: {"value": 0.4, "baseline": 0.5, "ratio": 0.8},
+def compete(contestants, folder, num_seeds=1):
+    return run_all(folder, tuple(contestants), WORKS, rounds=2, num_seeds=num_seeds)
+
+
+def test_a_report_is_found_among_other_lines():
+    found = run_once("ours", [sys.executable, *REPORTS], OPTIONS)
+    assert (found.workload, found.kind, found.seed) == ("mlp_e3", "round", 7)
+    assert (found.seconds, found.accuracy, found.versions) == (0.25, 0.5, {"torch": "2"})
+
+
+def test_a_job_counts_from_its_start_to_its_end():
+    code = f"import time; time.sleep(0.5); print('{REPORT}')"
+    found = run_once("ours", [sys.executable, "-c", code], options_of("mlp_e3", "job", Path("d"), 20, 7))
+    assert found.kind == "job"
+    assert found.seconds > 0.5
+
+
+def test_a_process_that_reports_nothing_has_failed():
+    with pytest.raises(NotMeasured, match="report"):
+        run_once("ours", [sys.executable, "-c", "print('talk')"], OPTIONS)
+
+
+def test_everybody_is_held_against_ours(contestants, tmp_path):
+    found = compete(contestants, tmp_path)
+    assert {name for name in found if "_s_" in name} == {
+        f"peers_{workload}_round_s_ours_vs_loop" for workload, _ in WORKS
     }
 
 
-def test_seconds_count_by_the_median_of_the_repeats():
-    found = compare(runs("ours", 1.0, 9.0, 2.0) + runs("loop", 8.0, 7.0, 90.0))
-    assert (found[SECONDS]["value"], found[SECONDS]["baseline"]) == (2.0, 8.0)
+def test_who_fails_once_loses_nothing(contestants, tmp_path):
+    contestants["loop"] = ("-c", FAILS_ONCE.format(mark=str(tmp_path / "mark"), report=REPORT))
+    assert len(compete(contestants, tmp_path)) == 4
 
 
-def test_accuracies_count_by_the_mean_of_the_repeats():
-    ours = runs("ours", 1.0, accuracy=0.3) + runs("ours", 1.0, accuracy=0.5)
-    assert compare(ours + runs("loop", 1.0))[ACCURACY]["value"] == pytest.approx(0.4)
+def test_who_fails_twice_is_named_and_the_results_of_the_others_are_kept(contestants, tmp_path):
+    contestants["pfl-like"] = FAILS
+    with pytest.raises(NotMeasured, match="pfl-like failed 2 times, at last with: out of luck") as told:
+        compete(contestants, tmp_path)
+    assert len(told.value.results) == 4
+    assert all(name.endswith("_vs_loop") for name in told.value.results)
 
 
-def test_both_of_ours_are_held_against_each_of_the_others():
-    found = compare([one for name in ("ours", "ours-bfloat16", "pfl", "flower") for one in runs(name, 1.0)])
-    assert {name for name in found if "_round_s_" in name} == {
-        f"peers_cnn_e3_round_s_{ours}_vs_{peer}"
-        for ours in ("ours", "ours-bfloat16")
-        for peer in ("pfl", "flower")
-    }
+def test_who_has_no_environment_is_named_and_the_others_run(contestants, tmp_path, monkeypatch):
+    def python_of(environment, _):
+        raise NotMeasured(f"nothing made {environment.name}")
+
+    monkeypatch.setattr(run, "python_of", python_of)
+    contestants["flower"] = REPORTS
+    with pytest.raises(NotMeasured, match="flower failed 1 times, at last with: nothing made flower") as told:
+        compete(contestants, tmp_path)
+    assert len(told.value.results) == 4
 
 
-@pytest.mark.parametrize("other", [{"kind": "job"}, {"workload": "cnn_e1"}])
-def test_only_like_is_compared_with_like(other):
-    assert not compare(runs("ours", 1.0) + runs("loop", 4.0, **other))
+def test_results_of_the_command_are_shown_before_it_fails(contestants, tmp_path, capsys):
+    contestants["pfl-like"] = FAILS
+    with pytest.raises(NotMeasured):
+        main(tmp_path, ",".join(contestants), "mlp_e3", "round", rounds=2, repeats=1)
+    assert "peers_mlp_e3_round_s_ours_vs_loop" in json.loads(capsys.readouterr().out)
 
 
-def test_a_peer_without_its_environment_is_refused_with_the_place_where_it_should_be():
-    with pytest.raises(typer.BadParameter, match="nowhere/pfl/bin/python"):
-        python_of("pfl", Path("nowhere"))
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [({"contestants": "ours,tff"}, "tff"), ({"kinds": "day"}, "day"), ({"workloads": "vit"}, "vit")],
+)
+def test_what_cannot_be_compared_is_refused(tmp_path, words, named):
+    known = {"contestants": "ours", "workloads": "mlp_e3", "kinds": "round"}
+    with pytest.raises(typer.BadParameter, match=named):
+        main(tmp_path, **known | words, rounds=2, repeats=1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_workload_is_named_as_it_is_asked_for(model):
+    assert options_of(f"{model}_e3", "round", Path("d"), 20, 0).workload == f"{model}_e3"
