@@ -64,7 +64,7 @@ class ExperimentSettings(Strict):
     """The method that the others are held against, if it runs."""
 
     data: str = "digits"
-    """digits, fashion-mnist, mnist, vader, or the path of an image folder or zip."""
+    """digits, fashion-mnist, mnist, vader, vader-text, or the path of an image folder or zip."""
 
     data_dir: Path | None = None
     """The only folder to look in for data."""
