@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -126,8 +127,8 @@ class ResNet(nn.Module):
         sizes = [16, *(16 * width * factor for factor in (1, 2, 4))]
         stages = [
             _stage(make_block, fan_in, size, stride, kernel, num_blocks)
-            for fan_in, size, stride, kernel in zip(
-                sizes, sizes[1:], (1, 2, 2), shortcut_kernels, strict=False
+            for (fan_in, size), stride, kernel in zip(
+                pairwise(sizes), (1, 2, 2), shortcut_kernels, strict=True
             )
         ]
         self.conv = _convolution(channels, 16, 3)

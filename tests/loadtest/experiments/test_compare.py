@@ -131,7 +131,7 @@ def test_a_comparison_has_one_row_for_every_evaluation(experiment, simulate, tmp
     assert len(rows) == 2 * (len(SLOW) + len(CLIMB)) + 2 * len(CLIMB)
     assert list(rows[0].values())[:5] == ["one", "fedavg", "0", "1", "100.0"]
     assert set(rows[0]) == {
-        *("experiment", "method", "seed", "version", "at_s", "wire_bytes", "accuracy", "variance")
+        *("experiment", "method", "seed", "version", "at_s", "wire_bytes", "accuracy", "loss", "variance")
     }
 
 
