@@ -18,6 +18,7 @@ from fedat_service.store.base import Record
 from fedat_service.store.jsonl import JsonLinesStore
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import ManifestMessage
+from loadtest.experiments.content import content_of
 from loadtest.experiments.federations import federation_of, fleet_of
 from loadtest.experiments.files import keep_log
 from loadtest.experiments.progress import Watch, shown
@@ -66,7 +67,7 @@ def simulate(
     # One event loop hosts all clients; the pool's processes only train.
     fleet = fleet_of(name, settings, _URL).model_copy(update={"num_processes": 1})
     with (
-        unfinished(folder, settings.conditions_of(name)),
+        unfinished(folder, settings.conditions_of(name, content_of(settings))),
         TemporaryDirectory(dir=folder) as events,
         open_pool(engine, settings.processes) as pool,
         ResumingExecutor(pool, folder) as work,

@@ -42,6 +42,16 @@ def load(name: str, data_dir: Path | None = None, limit_per_class: int | None = 
     return dataset if limit_per_class is None else dataset.first_per_class(limit_per_class)
 
 
+def path_of(name: str, data_dir: Path | None = None) -> Path | None:
+    """Where the image folder or zip of this name is; None for one of `NAMES`.
+
+    Raises:
+        ConfigError: If there is no data set of that name.
+        DataMissing: If it is not on this machine.
+    """
+    return None if name in NAMES else _existing(name, data_dir)
+
+
 def _existing(name: str, data_dir: Path | None) -> Path:
     path = (data_dir or Path()) / name
     if is_image_folder(path):
