@@ -45,15 +45,16 @@ Url = Annotated[str, typer.Option(help="Where the service is.")]
 Data = Annotated[
     str,
     typer.Option(
-        help="digits, fashion-mnist, mnist, vader, an image folder or zip, or module:function -> Dataset."
+        help="digits, fashion-mnist, mnist, vader, vader-text, an image folder or zip, or "
+        "module:function -> Dataset."
     ),
 ]
 DataDir = Annotated[Path | None, typer.Option(help="The only folder to look in for data.")]
 Model = Annotated[
     str,
     typer.Option(
-        help="logistic, mlp, cnn, mnist-cnn, leaf-cnn, resnet20-lama, resnet20-als, smollm2-135m, or "
-        "module:function(input_shape, num_classes) -> torch module."
+        help="logistic, mlp, cnn, mnist-cnn, leaf-cnn, resnet20-lama, resnet20-als, wrn-10-2, wrn-28-10, "
+        "llama-6-64, smollm2-135m, or module:function(input_shape, num_classes) -> torch module."
     ),
 ]
 

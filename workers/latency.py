@@ -204,14 +204,19 @@ def parse_latency(text: str, num_clients: int, seed: int, compute_s: float = 0.0
     """
     if num_clients < 1 or not 0 <= compute_s < math.inf:
         raise ConfigError(f"latency needs clients and a compute time >= 0, got {num_clients} and {compute_s}")
-    kind, _, rest = text.partition(":")
-    if kind == "trace" and rest:
-        model: LatencyModel = read_trace(Path(rest), num_clients)
+    if (trace := trace_of(text)) is not None:
+        model: LatencyModel = read_trace(trace, num_clients)
     elif text in ("none", "fedat"):
         model = Constant(0.0) if text == "none" else FedATParts(num_clients, seed)
     else:
         model = _distribution(text, seed)
     return WithCompute(compute_s, model) if compute_s else model
+
+
+def trace_of(text: str) -> Path | None:
+    """The file of recorded latencies that a model is read from, if it is ``trace:FILE``."""
+    kind, _, rest = text.partition(":")
+    return Path(rest) if kind == "trace" and rest else None
 
 
 def read_trace(path: Path, num_clients: int) -> Trace:

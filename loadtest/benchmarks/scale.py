@@ -28,14 +28,13 @@ from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import Rounds, Solver, Stop
 from loadtest.benchmarks.run import Results, measurement
+from loadtest.in_process import LONGEST_POLL_S, URL
 from workers.client import AppConnection, FedATClient, ModelCache
 from workers.latency import parse_latency
 from workers.training.jobs import DueFirst, ExecutorTraining, InlineExecutor
 from workers.training.trainer import NOTHING_KEPT, ONLY_SYNC, EvaluationResult, Kept, Sync, TrainResult
 from workers.worker import Pace, Worker
 
-_URL = "http://simulated"
-_LONGEST_POLL_S = 3600.0
 _MANY, _FEW = 10_000, 1_000
 _HOUR_S = 3600.0
 _COMPUTE_S = 20.0
@@ -89,9 +88,9 @@ def _in_a_process(method: str, num_clients: int, horizon_s: float) -> dict[str, 
 async def _simulate(method: str, num_clients: int, horizon_s: float) -> dict[str, float]:
     clock = LoopClock()
     manifest = _SMALL if method == "fedat" else _cnn()
-    app = create_app(Limits(max_wait_s=_LONGEST_POLL_S), offload=inline)
+    app = create_app(Limits(max_wait_s=LONGEST_POLL_S), offload=inline)
     async with app.router.lifespan_context(app):
-        operator = FedATClient(AppConnection(app, _URL), "scale", jitter=np.random.default_rng(0))
+        operator = FedATClient(AppConnection(app, URL), "scale", jitter=np.random.default_rng(0))
         await operator.create_federation(
             CreateFederation(
                 name="scale",
@@ -137,11 +136,11 @@ def _workers(app: Any, manifest: Manifest, num_clients: int) -> list[Worker]:  #
             f"c{k:05d}",
             _NUM_EXAMPLES,
             training,
-            client=FedATClient(AppConnection(app, _URL), "scale", jitter=np.random.default_rng(k)),
+            client=FedATClient(AppConnection(app, URL), "scale", jitter=np.random.default_rng(k)),
             models=models,
             clock=LoopClock(),
             pace=Pace(partial(latency.sample, k)),
-            wait_s=_LONGEST_POLL_S,
+            wait_s=LONGEST_POLL_S,
         )
         for k in range(num_clients)
     ]

@@ -145,12 +145,13 @@ def _over_seeds(
 def _run_methods(
     experiment: Experiment, kept_in: Path, simulate: Simulate | None, console: Console | None, fresh: bool
 ) -> dict[str, MethodRun]:
+    from loadtest.experiments.content import content_of
     from loadtest.experiments.progress import Progress
 
-    runs = {}
+    runs, content = {}, content_of(experiment)
     with Progress(experiment, console or Console(quiet=True), experiment.horizon_s / _LOOKS) as progress:
         for name in experiment.methods:
-            path, conditions = kept_in / f"{name}.json", experiment.conditions_of(name)
+            path, conditions = kept_in / f"{name}.json", experiment.conditions_of(name, content)
             log, begun = experiment.log_of(name), experiment.unfinished_of(name)
             if fresh:
                 forget(begun)

@@ -36,8 +36,8 @@ _TO_TARGET = (
     "clients have registered, so that a tiered method's profiling is part of it."
 )
 _FINAL = (
-    f"Final accuracy and variance: mean over the evaluations of the last {FINAL_SHARE:.0%} of the simulated "
-    "time. Accuracy is the sample-weighted mean over the clients' own test splits."
+    f"Final accuracy, loss and variance: mean over the evaluations of the last {FINAL_SHARE:.0%} of the "
+    "simulated time. Accuracy and loss are sample-weighted means over the clients' own test splits."
 )
 _BEST = (
     "Best accuracy is the largest single evaluation. The newest version is evaluated at one cadence for all "

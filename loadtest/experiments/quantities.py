@@ -60,6 +60,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             lambda one: one.simulated_s,
         ),
         "final_accuracy": Quantity("final accuracy", lambda one: one.final_accuracy, ".4f"),
+        "final_loss": Quantity("final loss (cross-entropy)", lambda one: one.final_loss, ".3f"),
         "final_evaluations": Quantity(
             "... mean of so many evaluations", lambda one: one.final_evaluations, ".0f"
         ),

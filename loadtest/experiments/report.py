@@ -24,7 +24,7 @@ from loadtest.experiments.quantities import QUANTITIES, Spread
 from loadtest.experiments.results import FINAL_SHARE, SMOOTHING, curve_of
 
 _RULES = {"smoothing_evaluations": SMOOTHING, "final_share_of_horizon": FINAL_SHARE}
-_CURVE_COLUMNS = ("at_s", "wire_bytes", "accuracy", "variance")
+_CURVE_COLUMNS = ("at_s", "wire_bytes", "accuracy", "loss", "variance")
 
 
 def write_report(outcome: Outcome) -> Path:

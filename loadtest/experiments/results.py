@@ -56,6 +56,7 @@ class Curve:
         version: Which version was evaluated.
         at_s: When each version was published.
         accuracy: Sample-weighted mean over clients.
+        loss: Sample-weighted mean cross-entropy over clients.
         variance: Population variance of the accuracy over clients.
         wire_bytes: Bytes of training, both directions, that had led to it: of all that the service counted,
             the share of the updates published by then. The last version has cost all of them.
@@ -64,6 +65,7 @@ class Curve:
     version: tuple[int, ...]
     at_s: tuple[float, ...]
     accuracy: tuple[float, ...]
+    loss: tuple[float, ...]
     variance: tuple[float, ...]
     wire_bytes: tuple[float, ...]
 
@@ -76,6 +78,7 @@ class Summary:
         time_to_target_s: When the centred mean of `SMOOTHING` evaluations first was at or above the target.
         first_hit_s: When a single evaluation first was.
         final_accuracy: Mean over the `final_evaluations` of the last `FINAL_SHARE` of the horizon.
+        final_loss: Mean of the same evaluations' loss.
         client_accuracy_variance: Mean of the same evaluations' variance over clients.
         bytes_up: What the updates of all tiers took.
         bytes_down: What their clients fetched to make them.
@@ -88,6 +91,7 @@ class Summary:
     time_to_target_s: float | None
     first_hit_s: float | None
     final_accuracy: float | None
+    final_loss: float | None
     final_evaluations: int
     best_accuracy: float | None
     client_accuracy_variance: float | None
@@ -120,6 +124,7 @@ def summarise(run: MethodRun, target_accuracy: float) -> Summary:
         time_to_target_s=reached_s,
         first_hit_s=time_to_target(curve.at_s, curve.accuracy, target_accuracy, window=1),
         final_accuracy=_mean([curve.accuracy[i] for i in final]),
+        final_loss=_mean([curve.loss[i] for i in final]),
         final_evaluations=len(final),
         best_accuracy=max(curve.accuracy, default=None),
         client_accuracy_variance=_mean([curve.variance[i] for i in final]),
@@ -174,6 +179,7 @@ def curve_of(run: MethodRun) -> Curve:
         version=tuple(p.version for p in points),
         at_s=tuple(published_s.get(p.version, 0.0) for p in points),
         accuracy=tuple(p.accuracy for p in points),
+        loss=tuple(p.loss for p in points),
         variance=tuple(p.client_accuracy_variance for p in points),
         wire_bytes=tuple(costs.get(p.version, 0.0) for p in points),
     )

@@ -1,5 +1,6 @@
 """What an experiment is run under: one set of conditions for several methods."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -65,7 +66,7 @@ class ExperimentSettings(Strict):
     """The method that the others are held against, if it runs."""
 
     data: str = "digits"
-    """digits, fashion-mnist, mnist, vader, or the path of an image folder or zip."""
+    """digits, fashion-mnist, mnist, vader, vader-text, or the path of an image folder or zip."""
 
     data_dir: Path | None = None
     """The only folder to look in for data."""
@@ -208,13 +209,19 @@ class ExperimentSettings(Strict):
         """Where a method's results in virtual time are kept until its run is over."""
         return self.out / f"unfinished-{name}"
 
-    def conditions_of(self, name: str) -> dict[str, Any]:
-        """All that a method's run in virtual time, and what it leaves, follows from: plain values."""
+    def conditions_of(self, name: str, content: Mapping[str, str]) -> dict[str, Any]:
+        """All that a method's run in virtual time, and what it leaves, follows from: plain values.
+
+        Args:
+            name: The method.
+            content: Digests of the files that the settings name: see `loadtest.experiments.content`.
+        """
         fields = set(ExperimentSettings.model_fields) - _APART
         return {
             **self.model_dump(mode="json", include=fields),
             "horizon_s": self.horizon_of(name),
             "method": self.method_of(name).model_dump(mode="json"),
+            "content": dict(content),
         }
 
 

@@ -18,12 +18,14 @@ from fedat_service.store.base import Record
 from fedat_service.store.jsonl import JsonLinesStore
 from fedat_service.virtual import run_virtual
 from fedat_service.wire.messages import ManifestMessage
+from loadtest.experiments.content import content_of
 from loadtest.experiments.federations import federation_of, fleet_of
 from loadtest.experiments.files import keep_log
 from loadtest.experiments.progress import Watch, shown
 from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings, federation_name
 from loadtest.experiments.unfinished import ResumingExecutor, unfinished
+from loadtest.in_process import LONGEST_POLL_S, URL
 from workers.client import AppConnection, FedATClient
 from workers.fleet.cohort_engine import CohortEngine
 from workers.fleet.hosting import host
@@ -32,10 +34,6 @@ from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
 from workers.training.jobs import InlineExecutor
-
-_URL = "http://simulated"
-_LONGEST_POLL_S = 3600.0
-"""What the API allows: an idle client costs nothing while it waits, and nothing can get lost on the way."""
 
 
 def simulate(
@@ -64,9 +62,9 @@ def simulate(
     """
     folder = settings.unfinished_of(name)
     # One event loop hosts all clients; the pool's processes only train.
-    fleet = fleet_of(name, settings, _URL).model_copy(update={"num_processes": 1})
+    fleet = fleet_of(name, settings, URL).model_copy(update={"num_processes": 1})
     with (
-        unfinished(folder, settings.conditions_of(name)),
+        unfinished(folder, settings.conditions_of(name, content_of(settings))),
         TemporaryDirectory(dir=folder) as events,
         open_pool(engine, settings.processes) as pool,
         ResumingExecutor(pool, folder) as work,
@@ -131,17 +129,17 @@ async def _run(
 ) -> MethodRun:
     population = Population(fleet)
     manifest = ManifestMessage.of(manifest_of(population.build_model()))
-    app = create_app(Limits(max_wait_s=_LONGEST_POLL_S), store=store, offload=inline)
+    app = create_app(Limits(max_wait_s=LONGEST_POLL_S), store=store, offload=inline)
     connect = partial(AppConnection, app)
     start_s = perf_counter()
     with store.ending_this_task():
-        async with app.router.lifespan_context(app), connect(_URL) as connection:
+        async with app.router.lifespan_context(app), connect(URL) as connection:
             client = FedATClient(
                 connection, federation_name(name), jitter=np.random.default_rng(settings.seed)
             )
             await client.create_federation(federation_of(name, settings, manifest))
             async with shown(watch, client):
-                await host(population, 0, trainer, InlineExecutor(), connect, _LONGEST_POLL_S)
+                await host(population, 0, trainer, InlineExecutor(), connect, LONGEST_POLL_S)
             return MethodRun(
                 name=name,
                 federation=await client.view(),

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import mean
 
@@ -94,8 +95,8 @@ def _versions_per_point(evaluated: Sequence[VersionEvaluated]) -> float | None:
 def predict(run: Recorded, max_tiers: int, cohort_size: int) -> list[Prediction]:
     """Predict the pace for 1 to `max_tiers` tiers of equal size.
 
-    A tier's round lasts as long as the slowest of its cohort, whose latencies are drawn from those that the
-    tier's clients were seen to have.
+    A tier's round lasts as long as the slowest of its cohort. Every client of a tier is as likely to be in
+    it, with one of the latencies that it was seen to have: the fast were seen more often, and count no more.
 
     Raises:
         ConfigError: If a number is not positive, or there are more tiers than clients.
@@ -112,8 +113,7 @@ def predict(run: Recorded, max_tiers: int, cohort_size: int) -> list[Prediction]
             tiers[tier].append(client)
         round_s = tuple(
             slowest_of(
-                [latency for client in tiers[tier] for latency in run.latencies_s[client]],
-                min(cohort_size, len(tiers[tier])),
+                [run.latencies_s[client] for client in tiers[tier]], min(cohort_size, len(tiers[tier]))
             )
             for tier in sorted(tiers)
         )
@@ -124,11 +124,19 @@ def predict(run: Recorded, max_tiers: int, cohort_size: int) -> list[Prediction]
     return predictions
 
 
-def slowest_of(latencies_s: Sequence[float], k: int) -> float:
-    """Expected maximum of k independent draws from a sample: ``sum_i x_(i) ((i/n)^k - ((i-1)/n)^k)``."""
-    n = len(latencies_s)
-    ranked = enumerate(sorted(latencies_s), 1)
-    return sum(x * ((i / n) ** k - ((i - 1) / n) ** k) for i, x in ranked)
+def slowest_of(latencies_s: Sequence[Sequence[float]], k: int) -> float:
+    """Expected maximum of k independent draws, each of a client and then of one of its latencies.
+
+    ``sum_i x_(i) (F_i^k - F_(i-1)^k)`` over all latencies in order, where ``F_i`` is the probability of one
+    that is no longer than ``x_(i)``: each of a client's n latencies has ``1/n`` of its share.
+
+    Args:
+        latencies_s: Of each client.
+        k: Clients in a cohort.
+    """
+    weighted = sorted((x, 1 / (len(seen) * len(latencies_s))) for seen in latencies_s for x in seen)
+    below = [0.0, *accumulate(weight for _, weight in weighted)]
+    return sum(x * (high**k - low**k) for (x, _), (low, high) in zip(weighted, pairwise(below), strict=True))
 
 
 def to_table(predictions: Sequence[Prediction]) -> str:

@@ -68,7 +68,7 @@ def _point(version: int, accuracy: float) -> AccuracyPoint:
         num_clients=4,
         num_examples=40,
         accuracy=accuracy,
-        loss=1.0,
+        loss=1 - accuracy,
         client_accuracy_variance=accuracy / 10,
     )
 

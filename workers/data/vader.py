@@ -1,4 +1,4 @@
-"""VADER's ground truth: sentences that people rated for sentiment, as bags of words."""
+"""VADER's ground truth: sentences that people rated for sentiment, as bags of words or as text."""
 
 import hashlib
 import re
@@ -25,10 +25,17 @@ SHA256 = "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"
 NUM_WORDS = 1000
 """Words of the bag: about as many as the bytes in FedAT's Table 2 allow for its logistic regression."""
 
+CONTEXT = 16
+"""Characters from which the next one is told."""
+
+PIECES_PER_SOURCE = 16_000
+"""As many as each source has, nearly: none outweighs the others."""
+
 _HOW = "run: python -m pip download --no-deps --no-binary :all: vaderSentiment==3.3.2"
 _INNER = "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz"
 _SOURCES = ("tweets", "movieReviewSnippets", "amazonReviewSnippets", "nytEditorialSnippets")
 _NEUTRAL = 0.5
+_NUM_CHARACTERS = 128
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 
@@ -55,16 +62,8 @@ def load_vader(data_dir: Path | None = None) -> Dataset:
         DataMissing: If the file is not there.
         DataDamaged: If it is not the published one.
     """
-    folders = (Path(), Path("data")) if data_dir is None else (data_dir,)
-    paths = [path for folder in folders if (path := folder / SDIST).is_file()]
-    if not paths:
-        if data_dir is None:
-            raise DataMissing(f"vader is not on this machine; {_HOW}")
-        raise DataMissing(f"vader is not in {data_dir}; {_HOW} -d {quote(str(data_dir))}")
-    content = paths[0].read_bytes()
-    if (found := hashlib.sha256(content).hexdigest()) != SHA256:
-        raise DataDamaged(f"{paths[0]} is not the published file: its sha256 is {found}, not {SHA256}")
-    rated = [sentence for sentence in read_sentences(content) if abs(sentence.rating) > _NEUTRAL]
+    sentences = read_sentences(_published(data_dir))
+    rated = [sentence for sentence in sentences if abs(sentence.rating) > _NEUTRAL]
     bags, _ = bags_of_words([sentence.text for sentence in rated], NUM_WORDS)
     return Dataset(
         "vader",
@@ -74,6 +73,42 @@ def load_vader(data_dir: Path | None = None) -> Dataset:
         max_value=1,
         groups=np.unique([sentence.document for sentence in rated], return_inverse=True)[1],
     )
+
+
+def load_vader_text(data_dir: Path | None = None) -> Dataset:
+    """Load the text of VADER's sentences, for a language model: 64,000 pieces, and what follows each.
+
+    Sentences are joined source by source, one a line, and cut into pieces of `CONTEXT` characters; the label
+    is the character that follows, which no piece holds. Of a source the first `PIECES_PER_SOURCE` are taken.
+    Characters are ASCII codes, of which an image is a row, of shape ``(1, 1, CONTEXT)``; those that ASCII
+    lacks are question marks. The groups are the four sources. There is no test split.
+
+    Args:
+        data_dir: See `load_vader`.
+
+    Raises:
+        DataMissing: If the file is not there.
+        DataDamaged: If it is not the published one.
+    """
+    texts: dict[str, list[str]] = {source: [] for source in _SOURCES}
+    for sentence in read_sentences(_published(data_dir)):
+        texts[sentence.document.partition("/")[0]].append(sentence.text)
+    cut = [pieces_of("\n".join(lines), CONTEXT + 1)[:PIECES_PER_SOURCE] for lines in texts.values()]
+    pieces = np.concatenate(cut)
+    return Dataset(
+        "vader-text",
+        pieces[:, None, None, :CONTEXT],
+        pieces[:, CONTEXT].astype(np.int64),
+        num_classes=_NUM_CHARACTERS,
+        max_value=1,
+        groups=np.repeat(np.arange(len(cut)), [len(of_source) for of_source in cut]),
+    )
+
+
+def pieces_of(text: str, length: int) -> NDArray[np.uint8]:
+    """Cut a text into pieces of ASCII codes, of shape ``(n, length)``; what is left at the end is dropped."""
+    codes = np.frombuffer(text.encode("ascii", "replace"), np.uint8)
+    return codes[: len(codes) // length * length].reshape(-1, length)
 
 
 def read_sentences(sdist: bytes) -> Iterator[Sentence]:
@@ -111,6 +146,20 @@ def bags_of_words(texts: Sequence[str], num_words: int) -> tuple[NDArray[np.uint
     for bag, of_text in zip(bags, words, strict=True):
         bag[[columns[word] for word in of_text if word in columns]] = 1
     return bags, tuple(vocabulary)
+
+
+def _published(data_dir: Path | None) -> bytes:
+    """Find the source distribution, and see that it is the published one."""
+    folders = (Path(), Path("data")) if data_dir is None else (data_dir,)
+    paths = [path for folder in folders if (path := folder / SDIST).is_file()]
+    if not paths:
+        if data_dir is None:
+            raise DataMissing(f"vader is not on this machine; {_HOW}")
+        raise DataMissing(f"vader is not in {data_dir}; {_HOW} -d {quote(str(data_dir))}")
+    content = paths[0].read_bytes()
+    if (found := hashlib.sha256(content).hexdigest()) != SHA256:
+        raise DataDamaged(f"{paths[0]} is not the published file: its sha256 is {found}, not {SHA256}")
+    return content
 
 
 def _member(archive: bytes, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A causal language model: the Llama architecture at the size of SmolLM2-135M."""
+"""Causal language models: the Llama architecture at the size of SmolLM2-135M, and a small one."""
 
 from dataclasses import dataclass
 
@@ -121,6 +121,17 @@ def smollm2(input_shape: tuple[int, int, int], num_classes: int) -> CausalLangua
     """
     del input_shape  # nothing in the network depends on the length
     return CausalLanguageModel(num_classes)
+
+
+def small_llama(input_shape: tuple[int, int, int], num_classes: int) -> CausalLanguageModel:
+    """Build a model of 6 blocks of 64 features, for `num_classes` tokens: 267,072 parameters for 128.
+
+    As in `smollm2` the inputs are token numbers, a text of any length.
+    """
+    del input_shape  # nothing in the network depends on the length
+    return CausalLanguageModel(
+        num_classes, LanguageShape(width=64, depth=6, heads=4, key_heads=2, hidden=160, rotary_base=10_000.0)
+    )
 
 
 def rotation_angles(length: int, size: int, base: float) -> Tensor:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,8 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 from fedat_service.errors import ConfigError
 from fedat_service.params import initial_model, to_params
 from workers.models.convolutional import LeafCnn, MnistCnn
-from workers.models.language import smollm2
-from workers.models.resnet import resnet20_als, resnet20_lama
+from workers.models.language import small_llama, smollm2
+from workers.models.resnet import resnet20_als, resnet20_lama, wide_resnet
 from workers.models.state import load_params, manifest_of
 
 InputShape = tuple[int, int, int]
@@ -88,6 +89,9 @@ _NETWORKS: Mapping[str, _Network] = {
     # Below 5 pixels its last stage would be 1x1, which batch norm cannot normalise in a batch of one.
     "resnet20-lama": _Network(resnet20_lama, 5),
     "resnet20-als": _Network(resnet20_als, 5),
+    "wrn-10-2": _Network(partial(wide_resnet, depth=10, width=2), 5),
+    "wrn-28-10": _Network(partial(wide_resnet, depth=28, width=10), 5),
+    "llama-6-64": _Network(small_llama),
     "smollm2-135m": _Network(smollm2),
 }
 

@@ -1,7 +1,10 @@
 import csv
 import json
+import shutil
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fedat_service.errors import ConfigError
 from loadtest.experiments import Experiment, compare, simulate_all
@@ -89,6 +92,51 @@ def test_other_conditions_are_run_and_other_words_are_not(experiment, simulate, 
         assert len(simulate.ran) == 2
 
 
+def image_folder(path, shade):
+    """Ten grey images of each of two classes."""
+    for number in range(20):
+        file = path / "train" / "ab"[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), shade + number).save(file)
+    return path
+
+
+def zipped(path, shade):
+    folder = image_folder(path / "unpacked", shade)
+    return Path(shutil.make_archive(str(path / "set"), "zip", folder))
+
+
+def trace(path, latency_s):
+    path.mkdir(exist_ok=True)
+    (path / "trace.csv").write_text("".join(f"{client},{latency_s}\n" for client in range(2)))
+    return path / "trace.csv"
+
+
+@pytest.mark.parametrize("make", [image_folder, zipped])
+def test_a_run_of_other_images_in_the_same_place_is_run_again(make, experiment, simulate, tmp_path):
+    images = make(tmp_path / "images", 10)
+    own = experiment.changed(
+        data=images.name, data_dir=images.parent, num_clients=2, num_unstable=0, partition="iid"
+    )
+    for _ in range(2):
+        simulate_all(own, simulate=simulate)
+    assert simulate.ran == [("fedavg", 0), ("fedat", 0)]
+    make(tmp_path / "images", 20)
+    simulate_all(own, simulate=simulate)
+    assert simulate.ran == 2 * [("fedavg", 0), ("fedat", 0)]
+
+
+def test_a_run_of_other_latencies_in_the_same_file_is_run_again(experiment, simulate, tmp_path):
+    path = trace(tmp_path / "traces", 1.5)
+    own = experiment.changed(latency=f"trace:{path}", num_clients=2, num_unstable=0, partition="iid")
+    for _ in range(2):
+        simulate_all(own, simulate=simulate)
+    assert simulate.ran == [("fedavg", 0), ("fedat", 0)]
+    trace(tmp_path / "traces", 2.5)
+    simulate_all(own, simulate=simulate)
+    assert simulate.ran == 2 * [("fedavg", 0), ("fedat", 0)]
+
+
 def logs_of(experiment):
     return {name: experiment.log_of(name).read_text() for name in experiment.methods}
 
@@ -131,7 +179,7 @@ def test_a_comparison_has_one_row_for_every_evaluation(experiment, simulate, tmp
     assert len(rows) == 2 * (len(SLOW) + len(CLIMB)) + 2 * len(CLIMB)
     assert list(rows[0].values())[:5] == ["one", "fedavg", "0", "1", "100.0"]
     assert set(rows[0]) == {
-        *("experiment", "method", "seed", "version", "at_s", "wire_bytes", "accuracy", "variance")
+        *("experiment", "method", "seed", "version", "at_s", "wire_bytes", "accuracy", "loss", "variance")
     }
 
 

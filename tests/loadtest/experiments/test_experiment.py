@@ -1,8 +1,22 @@
 import pytest
 
 from fedat_service.errors import ConfigError
+from fedat_service.federation.spec import Spec
+from fedat_service.methods.schedule import first_cycle
+from fedat_service.wire.messages import ManifestMessage
 from fedat_service.wire.presets import PRESETS
 from loadtest.experiments import Experiment, load_experiment, suite_names
+from loadtest.experiments.federations import federation_of
+from workers.models.networks import build
+from workers.models.state import manifest_of
+
+SHAPES = {
+    "fashion-mnist": ((1, 28, 28), 10),
+    "cifar-10": ((3, 32, 32), 10),
+    "vader": ((1, 1, 1000), 2),
+    "vader-text": ((1, 1, 16), 128),
+}
+"""Of an example of the suite's data, and the number of classes."""
 
 TEXT = """
 title = "Two precisions"
@@ -111,9 +125,66 @@ def test_every_experiment_of_the_package_says_what_it_should_show_and_what_the_p
     assert experiment.claim
     assert experiment.expect
     assert experiment.paper.table
-    assert experiment.paper.values or experiment.paper.ratios
+    printed = experiment.paper.values or experiment.paper.ratios
+    assert printed or "not legible in our copy" in experiment.paper.note
     assert {one.method for one in experiment.expect} <= set(experiment.methods)
     assert experiment.reference in experiment.methods
+
+
+def _manifest(experiment):
+    """Of the model that an experiment trains, on data of that shape."""
+    input_shape, num_classes = SHAPES[experiment.data]
+    return manifest_of(build(experiment.model, input_shape, num_classes, seed=0))
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_every_method_of_every_experiment_of_the_package_makes_a_federation(name):
+    experiment = load_experiment(name)
+    manifest = ManifestMessage.of(_manifest(experiment))
+    for method in experiment.methods:
+        Spec.of(federation_of(method, experiment, manifest))
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_methods_that_run_less_take_as_many_steps_in_all(name):
+    experiment = load_experiment(name)
+    for method, table in experiment.method.items():
+        if table.horizon_share < 1:
+            steps = experiment.method_of(experiment.reference).solver.steps
+            own = experiment.method_of(method)
+            assert own.solver.steps * table.horizon_share == pytest.approx(steps)
+
+
+def test_every_table_of_fedlama_fedals_and_fedlamb_has_an_experiment():
+    tables = "\n".join(load_experiment(name).title for name in suite_names())
+    for paper, parts in [
+        ("FedLAMA, Table", ["Table 1", "Table 2", "Tables 3 and 4"]),
+        ("FedALS, Table", ["Tables 1 to 3", "Table 1 with iid data", "Table 1, the language model"]),
+        ("Fed-LAMB, Figure", ["Figure 2", "Figures 3 and 5"]),
+    ]:
+        assert all(f"{paper.split(',')[0]}, {part}" in tables for part in parts)
+
+
+def test_fedlamas_second_table_differs_from_its_first_in_network_and_numbers():
+    first, second = (load_experiment(f"fedlama-table-{number}") for number in (1, 2))
+    assert first.methods == second.methods
+    assert [first.method_of(name) for name in first.methods] == [
+        second.method_of(name) for name in second.methods
+    ]
+    assert (first.data, first.partition) == (second.data, second.partition)
+    assert second.paper.ratios["parameters_up_m"]["fedlama-10-2"] == 0.6232
+    assert second.paper.ratios["parameters_up_m"]["fedlama-10-4"] == 0.4326
+
+
+def test_the_language_model_of_fedals_averages_its_first_five_layers_of_six_rarely():
+    experiment = load_experiment("fedals-table-1-text")
+    manifest = _manifest(experiment)
+    intervals = first_cycle(experiment.method_of("fedals").schedule, manifest).intervals
+    rare = {tensor.layer for tensor in manifest.tensors if intervals[tensor.name] == 10}
+    assert rare == {
+        layer for layer in manifest.layers if layer.startswith(tuple(f"layers.{n}." for n in range(5)))
+    }
+    assert set(intervals.values()) == {1, 10}
 
 
 def test_the_miniature_of_fashion_mnist_has_the_papers_methods_delays_and_drop_outs():

@@ -84,6 +84,7 @@ def test_summary_holds_the_exact_numbers(make_run):
     # The last fifth of 1000 s: versions 8 and 9.
     assert summary.final_evaluations == 2
     assert summary.final_accuracy == pytest.approx(0.7)
+    assert summary.final_loss == pytest.approx(0.3)
     assert summary.client_accuracy_variance == pytest.approx(0.07)
     assert summary.best_accuracy == 0.9
     assert summary.bytes_to_target == {"up": 4 * 2 * 300, "down": 4 * 2 * 400}
@@ -106,6 +107,7 @@ def test_a_run_that_published_nothing_has_no_accuracy(make_run):
     summary = summarise(make_run("fedat", []), 0.6)
     assert summary.time_to_target_s is None
     assert summary.final_accuracy is None
+    assert summary.final_loss is None
     assert summary.best_accuracy is None
     assert summary.bytes_per_parameter_up is None
     assert summary.bytes_to_target is None

@@ -101,7 +101,7 @@ def test_the_event_log_of_the_reference_has_the_plain_name(tmp_path):
 @pytest.mark.parametrize("change", [{"seed": 1}, {"lr": 0.5}, {"horizon_s": 9.0}, {"data": "mnist"}])
 def test_a_runs_conditions_change_with_what_it_follows_from(change):
     settings = ExperimentSettings()
-    assert settings.changed(**change).conditions_of("fedat") != settings.conditions_of("fedat")
+    assert settings.changed(**change).conditions_of("fedat", {}) != settings.conditions_of("fedat", {})
 
 
 def test_a_runs_conditions_do_not_change_with_the_other_methods_or_the_target(tmp_path):
@@ -109,7 +109,7 @@ def test_a_runs_conditions_do_not_change_with_the_other_methods_or_the_target(tm
     other = settings.changed(
         methods=("fedat", "p3"), method={"p3": THREE_DECIMALS}, target_accuracy=0.9, processes=1, out=tmp_path
     )
-    assert other.conditions_of("fedat") == settings.conditions_of("fedat")
+    assert other.conditions_of("fedat", {}) == settings.conditions_of("fedat", {})
 
 
 def test_epochs_of_an_experiment_take_the_place_of_a_presets_steps():
@@ -128,7 +128,7 @@ def test_a_method_may_run_a_share_of_the_time():
         methods=("fedavg", "long"), reference="fedavg", method=table, horizon_s=80.0
     )
     assert (settings.horizon_of("fedavg"), settings.horizon_of("long")) == (80.0, 40.0)
-    assert settings.conditions_of("long")["horizon_s"] == 40.0
+    assert settings.conditions_of("long", {})["horizon_s"] == 40.0
 
 
 @pytest.mark.parametrize("share", [0.0, 1.5, -1.0])

@@ -157,3 +157,14 @@ def test_an_interrupted_run_is_not_mixed_with_one_of_other_settings(tmp_path):
     with pytest.raises(ConfigError, match=r"method\.solver\.lr was 0\.01 and is 0\.02"):
         simulate("fedat", settings.changed(lr=0.02), unseen, "inline")
     simulate("fedat", settings.changed(processes=1, target_accuracy=0.9), unseen, "inline")
+
+
+def test_an_interrupted_run_is_not_mixed_with_one_of_other_files(tmp_path):
+    trace = tmp_path / "trace.csv"
+    settings = SMALL.changed(out=tmp_path / "out", latency=f"trace:{trace}")
+    trace.write_text("".join(f"{client},3.5\n" for client in range(9)))
+    with pytest.raises(KeyboardInterrupt):
+        simulate("fedat", settings, interrupted_after(70.0), "inline")
+    trace.write_text("".join(f"{client},4.5\n" for client in range(9)))
+    with pytest.raises(ConfigError, match=r"content\.latency was '[0-9a-f]+' and is '[0-9a-f]+'"):
+        simulate("fedat", settings, unseen, "inline")

@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedat_service.errors import ConfigError, LogDamaged
 from fedat_service.federation.events import TaskDelivered, UpdateAccepted, VersionEvaluated, to_record
@@ -68,10 +70,26 @@ def test_clients_that_take_no_time_make_versions_in_no_time():
 
 
 def test_the_slowest_of_all_draws_is_expected_between_mean_and_maximum():
-    assert slowest_of([1.0, 2.0, 3.0], 1) == pytest.approx(2.0)
+    assert slowest_of([[1.0], [2.0], [3.0]], 1) == pytest.approx(2.0)
     # Two draws from {1, 2, 3}: maxima 1 (1/9), 2 (3/9), 3 (5/9).
-    assert slowest_of([3.0, 1.0, 2.0], 2) == pytest.approx((1 + 6 + 15) / 9)
-    assert slowest_of([1.0, 2.0, 3.0], 1000) == pytest.approx(3.0)
+    assert slowest_of([[3.0], [1.0, 2.0, 2.0, 1.0], [2.0, 1.0]], 1) == pytest.approx(2.0)  # 3, 1.5, 1.5
+    assert slowest_of([[3.0], [1.0], [2.0]], 2) == pytest.approx((1 + 6 + 15) / 9)
+    assert slowest_of([[1.0], [2.0], [3.0]], 1000) == pytest.approx(3.0)
+
+
+def test_a_client_counts_once_however_often_it_was_seen():
+    (one,) = predict(Recorded({"fast": [1.0] * 50, "slow": [9.0]}, None), 1, cohort_size=1)
+    assert one.round_s == pytest.approx((5.0,))
+
+
+@given(
+    st.lists(st.lists(st.floats(0, 100), min_size=1, max_size=4), min_size=1, max_size=5), st.integers(1, 5)
+)
+def test_seeing_the_same_again_changes_nothing_and_more_draws_are_never_faster(seen, k):
+    again = [latencies * (1 + place) for place, latencies in enumerate(seen)]
+    assert slowest_of(again, k) == pytest.approx(slowest_of(seen, k))
+    highest = max(map(max, seen))
+    assert slowest_of(seen, k) <= slowest_of(seen, k + 1) + 1e-9 <= highest + 2e-9
 
 
 def test_more_tiers_make_versions_faster_and_each_tier_as_slow_as_its_own_clients():

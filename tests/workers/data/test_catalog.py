@@ -34,7 +34,9 @@ def test_a_relative_path_starts_at_the_data_dir(folder):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ConfigError, match="'cifar': digits, fashion-mnist, mnist, vader, or the path"):
+    with pytest.raises(
+        ConfigError, match="'cifar': digits, fashion-mnist, mnist, vader, vader-text, or the path"
+    ):
         load("cifar")
 
 

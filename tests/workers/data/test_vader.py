@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from fedat_service.errors import DataDamaged, DataMissing
 from workers.data import vader
 from workers.data.catalog import load
-from workers.data.vader import SDIST, Sentence, bags_of_words, load_vader, read_sentences
+from workers.data.vader import (
+    SDIST,
+    Sentence,
+    bags_of_words,
+    load_vader,
+    load_vader_text,
+    pieces_of,
+    read_sentences,
+)
 
 LINES = {
     "tweets": "1\t2.7\tSo good, so GOOD!\r\n2\t0.5\tfine\r\n",
@@ -72,6 +80,46 @@ def test_what_is_rated_clearly_is_labelled_and_knows_its_document(tiny):
     assert dataset.input_shape == (1, 1, 7)
 
 
+def _told(dataset):
+    """Each piece and what follows it, as text."""
+    contexts = [bytes(image.ravel()).decode() for image in dataset.images]
+    return list(zip(contexts, (chr(label) for label in dataset.labels), strict=True))
+
+
+def test_text_is_cut_source_by_source_into_pieces_and_what_follows(tiny, monkeypatch):
+    monkeypatch.setattr(vader, "CONTEXT", 5)
+    dataset = load_vader_text(tiny)
+    assert _told(dataset) == [
+        ("So go", "o"),
+        ("d, so", " "),
+        ("GOOD!", "\n"),
+        ("Not g", "o"),
+        ("it do", "e"),
+        ("sn't ", "w"),
+        ("ork\ni", "t"),
+        ("good ", "w"),
+        ("ork\nb", "a"),
+        ("d wor", "k"),
+    ]
+    assert dataset.groups.tolist() == [0, 0, 0, 1, 2, 2, 2, 3, 3, 3]
+    assert dataset.inputs()[0].ravel().tolist() == [ord(c) for c in "So go"]
+    assert (dataset.input_shape, dataset.num_classes) == ((1, 1, 5), 128)
+
+
+def test_no_source_has_more_pieces_than_asked_for(tiny, monkeypatch):
+    monkeypatch.setattr(vader, "CONTEXT", 5)
+    monkeypatch.setattr(vader, "PIECES_PER_SOURCE", 2)
+    assert load("vader-text", tiny).groups.tolist() == [0, 0, 1, 2, 2, 3, 3]
+
+
+@given(st.text(max_size=30), st.integers(1, 5))
+def test_pieces_are_the_text_in_ascii_without_its_end(text, length):
+    pieces = pieces_of(text, length)
+    joined = "".join(c if c.isascii() else "?" for c in text)
+    assert bytes(pieces.ravel()).decode() == joined[: len(joined) // length * length]
+    assert pieces.shape[1] == length
+
+
 def test_the_catalog_loads_it_and_cuts_it(tiny):
     assert load("vader", tiny, limit_per_class=1).labels.tolist() == [1, 0]
 
@@ -126,3 +174,11 @@ def test_the_published_set_is_complete(published):
     assert published.labels.sum() == 10_107
     assert len(np.unique(published.groups)) == 14_200
     assert (np.bincount(published.groups) >= 8).sum() == 256
+
+
+@pytest.mark.usefixtures("published")
+def test_the_published_texts_make_as_many_pieces_of_each_source():
+    dataset = load("vader-text")
+    assert np.bincount(dataset.groups).tolist() == [16_000] * 4
+    assert dataset.images.max() < 128
+    assert _told(dataset)[0] == ("Somehow I was bl", "e")

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from fedat_service.errors import RuleError
+from fedat_service.schedules.fedals import head_by_name
 from workers.models.language import Attention, CausalLanguageModel, LanguageShape, rotate, rotation_angles
 from workers.models.networks import build
 from workers.models.state import manifest_of
@@ -28,6 +30,15 @@ def test_smollm2_has_as_many_parameters_as_published():
         whole = CausalLanguageModel(49_152)
     assert sum(parameter.numel() for parameter in whole.parameters()) == 134_515_008
     assert len(whole.state_dict()) == 272
+
+
+def test_the_small_llama_is_six_blocks_of_smollm2s_kind():
+    manifest = manifest_of(build("llama-6-64", (1, 1, 16), 128, seed=0))
+    assert sum(tensor.size for tensor in manifest.tensors) == 267_072
+    assert all(tensor.trainable for tensor in manifest.tensors)
+    assert head_by_name(manifest, ["layers.5.*"]) < head_by_name(manifest, ["layers.[45].*"])
+    with pytest.raises(RuleError, match="matches no layer"):
+        head_by_name(manifest, ["layers.6.*"])
 
 
 @pytest.mark.slow

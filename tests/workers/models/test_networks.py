@@ -10,7 +10,7 @@ from fedat_service.params import initial_model, to_params
 from workers.models.networks import NAMES, build
 from workers.models.state import manifest_of, params_of
 
-FAST = tuple(name for name in NAMES if name != "smollm2-135m")
+FAST = tuple(name for name in NAMES if name not in ("smollm2-135m", "wrn-28-10"))
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ FAST = tuple(name for name in NAMES if name != "smollm2-135m")
         ("resnet20-lama", (3, 32, 32), 10, 272_762),
         ("resnet20-als", (3, 32, 32), 10, 292_954),
         ("resnet20-als", (3, 32, 32), 100, 298_804),
+        ("wrn-10-2", (3, 32, 32), 10, 303_706),
     ],
 )
 def test_parameters_are_as_many_as_published(name, input_shape, num_classes, num_parameters):
@@ -81,6 +82,7 @@ def test_building_leaves_torchs_generator_alone():
         ("mnist-cnn", (1, 16, 15), 10, r"16x16 pixels or more, got 10 and \(1, 16, 15\)"),
         ("leaf-cnn", (1, 3, 4), 10, r"4x4 pixels or more, got 10 and \(1, 3, 4\)"),
         ("resnet20-lama", (3, 4, 5), 10, r"5x5 pixels or more, got 10 and \(3, 4, 5\)"),
+        ("wrn-28-10", (3, 5, 4), 100, r"5x5 pixels or more, got 100 and \(3, 5, 4\)"),
         ("mlp", (0, 8, 8), 10, r"got 10 and \(0, 8, 8\)"),
         ("mlp", (1, 8, 8), 1, "needs 2 classes .* got 1 and"),
     ],
