@@ -1,9 +1,11 @@
 """An engine for virtual time: clients that work at the same time are trained as stacks, in processes."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import torch
@@ -11,7 +13,7 @@ import torch
 from fedat_service.errors import TrainingError
 from fedat_service.params import Params
 from fedat_service.wire.messages import ClientEvaluation
-from workers.fleet.evaluation import FleetEvaluator
+from workers.fleet.evaluation import FleetEvaluator, cut
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.training.jobs import ClientTraining, Job, Work
@@ -23,6 +25,7 @@ from workers.training.stacked.stacking import NotStackable, stack
 from workers.training.torch_trainer import TorchTrainer
 from workers.training.trainer import NOTHING_KEPT, EvaluationResult, TrainResult
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 WIDEST = 5
@@ -46,7 +49,10 @@ class _Workplace:
     def __init__(self, settings: FleetSettings) -> None:
         self._population = Population(settings)
         self._model = self._population.build_model()
-        self._evaluate_all: FleetEvaluator | None = None
+        self._evaluators: dict[int, FleetEvaluator] = {}
+        self.pieces = cut(
+            [self._population.num_test_examples(client) for client in range(settings.num_clients)]
+        )
         first, _ = self._population.train_data(0)
         self._stacked = stack(self._population.build_model(), torch.as_tensor(first[:1]))
 
@@ -78,10 +84,11 @@ class _Workplace:
     def evaluate(self, client: int, params: Params) -> EvaluationResult:
         return self._trainer(client).evaluate(params)
 
-    def evaluate_all(self, params: Params) -> Sequence[ClientEvaluation]:
-        if self._evaluate_all is None:
-            self._evaluate_all = FleetEvaluator(self._model, self._population)
-        return self._evaluate_all(params)
+    def evaluate_piece(self, piece: int, params: Params) -> Sequence[ClientEvaluation]:
+        if piece not in self._evaluators:
+            clients = self.pieces[piece]
+            self._evaluators[piece] = FleetEvaluator(self._model, self._population, clients)
+        return self._evaluators[piece](params)
 
     def _trainer(self, client: int) -> TorchTrainer:
         train, test = self._population.train_data(client), self._population.test_data(client)
@@ -102,8 +109,18 @@ def _evaluate(settings: FleetSettings, client: int, params: Params) -> Evaluatio
     return _workplace(settings).evaluate(client, params)
 
 
-def _evaluate_all(settings: FleetSettings, params: Params) -> Sequence[ClientEvaluation]:
-    return _workplace(settings).evaluate_all(params)
+def _evaluate_piece(settings: FleetSettings, piece: int, params: Params) -> Sequence[ClientEvaluation]:
+    return _workplace(settings).evaluate_piece(piece, params)
+
+
+def _prepare(settings: FleetSettings) -> None:
+    _workplace(settings)
+
+
+def prepare(settings: FleetSettings, pool: Executor, num_processes: int) -> None:
+    """Have the processes of a pool start and load what they train, while nobody waits for them yet."""
+    for _ in range(num_processes):
+        pool.submit(_prepare, settings)
 
 
 class CohortEngine:
@@ -131,11 +148,13 @@ class CohortEngine:
 
     def evaluate_all(self, params: Params, due_s: float) -> Job[Sequence[ClientEvaluation]]:
         """See `Engine`."""
-        return _BlockingJob(self._pool.submit(_evaluate_all, self._settings, params))
+        pieces = range(len(_workplace(self._settings).pieces))
+        futures = [self._pool.submit(_evaluate_piece, self._settings, piece, params) for piece in pieces]
+        return _BlockingJob(futures, _joined)
 
     def evaluate(self, client: int, params: Params) -> Job[EvaluationResult]:
         """Start an evaluation on one client's own test set."""
-        return _BlockingJob(self._pool.submit(_evaluate, self._settings, client, params))
+        return _BlockingJob([self._pool.submit(_evaluate, self._settings, client, params)], itemgetter(0))
 
     def train(self, assignment: Assignment) -> Job[TrainResult]:
         """Put one client's training beside those that are waiting to be done together."""
@@ -160,6 +179,10 @@ class CohortEngine:
                 job.stack, job.place = future, place
 
 
+def _joined(pieces: Sequence[Sequence[ClientEvaluation]]) -> Sequence[ClientEvaluation]:
+    return tuple(chain.from_iterable(pieces))
+
+
 class _CohortMember:
     """One client's share in an engine."""
 
@@ -174,21 +197,23 @@ class _CohortMember:
         return self._engine.evaluate(self._client, params)
 
 
-class _BlockingJob(Generic[T]):
-    """Work in a pool, waited for while virtual time stands still."""
+class _BlockingJob(Generic[P, T]):
+    """Work in a pool, in one piece or several, waited for while virtual time stands still."""
 
-    def __init__(self, future: Future[T]) -> None:
-        self._future = future
+    def __init__(self, pieces: Sequence[Future[P]], join: Callable[[Sequence[P]], T]) -> None:
+        self._pieces = pieces
+        self._join = join
 
     def done(self) -> bool:
         """A simulated client has done its work when its latency is over."""
         return True
 
     async def result(self) -> T:
-        return self._future.result()
+        return self._join([piece.result() for piece in self._pieces])
 
     def cancel(self) -> None:
-        self._future.cancel()
+        for piece in self._pieces:
+            piece.cancel()
 
 
 class _TrainingJob:

@@ -1,6 +1,7 @@
 """One model on the test sets of many clients, in one pass."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -17,18 +18,40 @@ from workers.training.torch_trainer import EVALUATION_BATCH
 from workers.training.trainer import EvaluationResult
 from workers.worker import reportable
 
+_PIECE, _MOST_PIECES = 500, 8
+"""Test examples that are evaluated in one go, at least, and in how many goes all of them are, at most."""
+
+
+def cut(sizes: Sequence[int]) -> list[range]:
+    """Clients in pieces, by the sizes of their test sets, so that several processes can share an evaluation.
+
+    Never by the number of processes: the last bits of a loss depend on who shares a batch.
+    """
+    before = np.cumsum(sizes) - sizes
+    length = max(_PIECE, -(-sum(sizes) // _MOST_PIECES))
+    starts = [0, *(np.flatnonzero(np.diff(before // length)) + 1).tolist(), len(sizes)]
+    return [range(start, end) for start, end in pairwise(starts)]
+
 
 class FleetEvaluator:
-    """All clients' test sets, one after the other, so that a small test set costs no batch of its own.
+    """Clients' test sets, one after the other, so that a small test set costs no batch of its own.
 
-    Clients without a test example are left out.
+    Args:
+        model: What evaluates them; its values are overwritten.
+        population: Whose clients they are.
+        clients: Numbers of those that are evaluated, all if not given; who has no test example is left out.
     """
 
-    def __init__(self, model: nn.Module, population: Population) -> None:
+    def __init__(
+        self, model: nn.Module, population: Population, clients: Sequence[int] | None = None
+    ) -> None:
         self._model = model
-        tests = [population.test_data(client) for client in range(population.settings.num_clients)]
+        clients = range(population.settings.num_clients) if clients is None else clients
+        tests = [population.test_data(client) for client in clients]
         self._names = [
-            population.settings.client_name(client) for client, (_, y) in enumerate(tests) if len(y)
+            population.settings.client_name(client)
+            for client, (_, y) in zip(clients, tests, strict=True)
+            if len(y)
         ]
         self._sizes = np.array([len(y) for _, y in tests if len(y)], np.int64)
         self._tests = Batches((np.concatenate([x for x, _ in tests]), np.concatenate([y for _, y in tests])))

@@ -57,6 +57,10 @@ class Population:
         """Size of a client's training set."""
         return len(self._splits[client][0])
 
+    def num_test_examples(self, client: int) -> int:
+        """Size of a client's own test set."""
+        return len(self._splits[client][1])
+
     def train_data(self, client: int) -> Examples:
         """A client's training set."""
         return self._examples(self._splits[client][0])

@@ -6,7 +6,8 @@ import pytest
 
 from fedat_service.errors import ConfigError, TrainingError
 from fedat_service.wire.settings import Solver
-from workers.fleet.cohort_engine import CohortEngine
+from workers.fleet import evaluation
+from workers.fleet.cohort_engine import CohortEngine, prepare
 from workers.fleet.engine import LocalEngine
 from workers.fleet.pools import open_pool
 from workers.fleet.population import Population
@@ -24,6 +25,17 @@ class CountingExecutor(InlineExecutor):
 
     def submit(self, fn, /, *args, **kwargs):
         self.sizes.append(len(args[1]))
+        return super().submit(fn, *args, **kwargs)
+
+
+class ListingExecutor(InlineExecutor):
+    """Lists what it was given to do."""
+
+    def __init__(self):
+        self.submitted = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.submitted.append((fn, args))
         return super().submit(fn, *args, **kwargs)
 
 
@@ -106,6 +118,25 @@ def test_evaluations_are_jobs_too(settings, start):
     )
     one = engine.training_of(2).evaluate(start)
     assert asyncio.run(one.result()) == asyncio.run(local.training_of(2).evaluate(start).result())
+
+
+def test_an_evaluation_is_shared_by_several_processes(fleet, monkeypatch):
+    monkeypatch.setattr(evaluation, "_PIECE", 10)
+    # A seed that no other test has: a process keeps its workplace.
+    settings, pool = fleet(num_processes=1, seed=77), ListingExecutor()
+    start, local = params_of(Population(settings).build_model()), Population(settings)
+    found = asyncio.run(CohortEngine(settings, pool).evaluate_all(start, 0.0).result())
+    expected = asyncio.run(LocalEngine(local, InlineExecutor()).evaluate_all(start, 0.0).result())
+    assert [(e.client, e.num_examples, e.correct) for e in found] == [
+        (e.client, e.num_examples, e.correct) for e in expected
+    ]
+    assert len(pool.submitted) > 1
+
+
+def test_every_process_of_a_pool_is_asked_to_prepare(settings):
+    pool = ListingExecutor()
+    prepare(settings, pool, 3)
+    assert len(pool.submitted) == 3
 
 
 @pytest.mark.parametrize("engine", ["inline", "processes"])

@@ -1,8 +1,12 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedat_service.errors import TrainingError
-from workers.fleet.evaluation import FleetEvaluator
+from workers.fleet.evaluation import FleetEvaluator, cut
 from workers.fleet.population import Population
 from workers.models.state import params_of
 from workers.training.torch_trainer import TorchTrainer
@@ -46,3 +50,27 @@ def test_a_diverged_model_is_refused_by_the_first_client_and_its_loss(fleet):
     huge = {name: np.full_like(array, 3e38) for name, array in params_of(model).items()}
     with pytest.raises(TrainingError, match=r"c000.*loss (inf|nan)"):
         FleetEvaluator(model, population)(huge)
+
+
+@given(st.lists(st.integers(0, 900), min_size=1, max_size=60))
+def test_pieces_are_all_clients_in_order_and_neither_many_nor_small(sizes):
+    pieces = cut(sizes)
+    assert [client for piece in pieces for client in piece] == list(range(len(sizes)))
+    assert 1 <= len(pieces) <= 8
+    totals = [sum(sizes[client] for client in piece) for piece in pieces]
+    assert all(a + b >= 500 for a, b in pairwise(totals[:-1]))
+
+
+def test_pieces_are_evaluated_as_the_whole_is(fleet):
+    population = Population(fleet(num_clients=9))
+    model = population.build_model()
+    params = params_of(model)
+    whole = FleetEvaluator(model, population)(params)
+    parts = [FleetEvaluator(model, population, clients)(params) for clients in (range(4), range(4, 9))]
+    for one, other in zip(whole, [*parts[0], *parts[1]], strict=True):
+        assert (one.client, one.num_examples, one.correct) == (
+            other.client,
+            other.num_examples,
+            other.correct,
+        )
+        assert one.loss == pytest.approx(other.loss, rel=1e-5)
