@@ -112,6 +112,7 @@ EvaluateEvery = Annotated[
 EvaluateOnTask = Annotated[
     bool, typer.Option(help="Each client also reports how each model it receives does on its test data.")
 ]
+Device = Annotated[str, typer.Option(help="Where they train: cpu, cuda, cuda:1 ..., auto (a GPU if there).")]
 
 
 def register(app: typer.Typer) -> None:
@@ -200,20 +201,16 @@ def fleet(
     rate: Rate = None,
     evaluate_every: EvaluateEvery = _DEFAULT.evaluate_every_s,
     evaluate_on_task: EvaluateOnTask = _DEFAULT.evaluate_on_task,
+    device: Device = _DEFAULT.device,
 ) -> None:
     """Run a fleet of simulated, straggling clients until the federation is finished.
 
     The clients train for real; what their latency says beyond that is waited for. Fleets that are started
     again with the same options are the same clients, and go on.
     """
-    shape = {
-        "num_clients": clients,
-        "num_processes": min(processes, max(1, clients)),
-        "seed": seed,
-        "rate": rate,
-    }
+    shape = {"num_clients": clients, "num_processes": min(processes, max(1, clients)), "seed": seed}
     task = {"data": data, "data_dir": data_dir, "limit_per_class": limit_per_class, "partition": partition}
-    pace = {"latency": latency, "compute_s": compute_s}
+    pace = {"latency": latency, "compute_s": compute_s, "rate": rate, "device": device}
     drops = {"num_unstable": unstable, "drop_horizon_s": drop_horizon}
     looks = {"evaluate_every_s": evaluate_every, "evaluate_on_task": evaluate_on_task}
     values = {**shape, **task, **pace, **drops, **looks}
@@ -224,6 +221,10 @@ def _run(settings: FleetSettings) -> None:
     """Run a fleet to its end, or until somebody stops it."""
     from workers.fleet.progress import run_visibly
 
+    if settings.device not in ("auto", "cpu"):  # which are always there, and torch takes long to import
+        from workers.training.devices import find_device
+
+        find_device(settings.device)
     _hush_retries()
     console = _console()
     try:

@@ -14,22 +14,17 @@ from fedat_service.wire.messages import ClientEvaluation
 from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
+from workers.training.devices import find_device
 from workers.training.jobs import ClientTraining, Job, Work
 from workers.training.stacked.job import Job as StackedJob
 from workers.training.stacked.job import work_key
-from workers.training.stacked.planning import default_width, plan_stacks
+from workers.training.stacked.planning import plan_stacks, pool_width
 from workers.training.stacked.stack_trainer import train_stack
 from workers.training.stacked.stacking import NotStackable, stack
 from workers.training.torch_trainer import TorchTrainer
 from workers.training.trainer import NOTHING_KEPT, EvaluationResult, TrainResult
 
 T = TypeVar("T")
-
-_WIDEST = 5
-"""Clients in a stack at most, so that a cohort of ten keeps two processes busy.
-
-Never the number of processes: the last bits of the results would depend on it.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +40,7 @@ class _Workplace:
 
     def __init__(self, settings: FleetSettings) -> None:
         self._population = Population(settings)
+        self._device = find_device(settings.device)
         self._model = self._population.build_model()
         self._evaluate_all: FleetEvaluator | None = None
         first, _ = self._population.train_data(0)
@@ -54,7 +50,7 @@ class _Workplace:
         """Which assignments are trained together, by their places."""
         if not assignments:
             return []
-        width = min(_WIDEST, default_width(self._model, assignments[0].work.solver.batch_size))
+        width = pool_width(self._model, assignments[0].work.solver.batch_size, self._device)
         return plan_stacks([self._key(one) for one in assignments], width)
 
     def _key(self, one: Assignment) -> Hashable:
@@ -69,7 +65,8 @@ class _Workplace:
     def train(self, cohort: Sequence[Assignment], autocast: bool) -> list[TrainResult]:
         if len(cohort) == 1 or isinstance(self._stacked, NotStackable):
             return [self._trainer(one.client).train(*one.work) for one in cohort]
-        return train_stack(self._stacked, [self._job(one) for one in cohort], autocast=autocast)
+        jobs = [self._job(one) for one in cohort]
+        return train_stack(self._stacked, jobs, autocast=autocast, device=self._device)
 
     def _job(self, one: Assignment) -> StackedJob:
         inputs, labels = (torch.as_tensor(part) for part in self._population.train_data(one.client))
@@ -80,12 +77,12 @@ class _Workplace:
 
     def evaluate_all(self, params: Params) -> Sequence[ClientEvaluation]:
         if self._evaluate_all is None:
-            self._evaluate_all = FleetEvaluator(self._model, self._population)
+            self._evaluate_all = FleetEvaluator(self._model, self._population, self._device)
         return self._evaluate_all(params)
 
     def _trainer(self, client: int) -> TorchTrainer:
         train, test = self._population.train_data(client), self._population.test_data(client)
-        return TorchTrainer(self._model, train, test)
+        return TorchTrainer(self._model, train, test, device=self._device)
 
 
 @lru_cache(maxsize=1)

@@ -46,3 +46,10 @@ def test_a_diverged_model_is_refused_by_the_first_client_and_its_loss(fleet):
     huge = {name: np.full_like(array, 3e38) for name, array in params_of(model).items()}
     with pytest.raises(TrainingError, match=r"c000.*loss (inf|nan)"):
         FleetEvaluator(model, population)(huge)
+
+
+def test_the_clients_may_be_evaluated_elsewhere(fleet, away):
+    population = Population(fleet(model="cnn"))
+    params = params_of(population.build_model())
+    here = FleetEvaluator(population.build_model(), population)(params)
+    assert FleetEvaluator(population.build_model(), population, away)(params) == here
