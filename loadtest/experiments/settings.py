@@ -9,12 +9,13 @@ from fedat_service.errors import ConfigError, Unprocessable
 from fedat_service.wire.complaints import at_field, complaint
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Float, Int, Method, MethodName, Seed, Strict
+from workers.fleet.settings import DeviceName
 
 Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]
 
 _APART = {
-    *("methods", "method", "reference", "target_accuracy", "processes", "out", "rate"),
+    *("methods", "method", "reference", "target_accuracy", "processes", "device", "out", "rate"),
     *("epochs", "batch_size", "lr", "prox_mu"),
 }
 """Fields that change nothing that a simulation leaves, or only by way of its method."""
@@ -129,6 +130,9 @@ class ExperimentSettings(Strict):
     processes: Annotated[Int, Field(ge=1, le=1024)] = 2
     """Processes that train; one a core is best."""
 
+    device: DeviceName = "auto"
+    """Where they train: cpu, cuda, cuda:1 ..., or auto, which is the first GPU if there is one."""
+
     out: Path = Path("runs/demo")
     """Folder of the results."""
 
@@ -208,10 +212,18 @@ class ExperimentSettings(Strict):
         return self.out / f"unfinished-{name}"
 
     def conditions_of(self, name: str) -> dict[str, Any]:
-        """All that a method's run in virtual time, and what it leaves, follows from: plain values."""
+        """All that a method's run in virtual time, and what it leaves, follows from: plain values.
+
+        Raises:
+            ConfigError: If the settings make no such method, or the device is not there.
+        """
+        from workers.training.devices import find_device
+
         fields = set(ExperimentSettings.model_fields) - _APART
         return {
             **self.model_dump(mode="json", include=fields),
+            # Equal GPUs give the same bits; a CPU gives others.
+            "device": find_device(self.device).type,
             "horizon_s": self.horizon_of(name),
             "method": self.method_of(name).model_dump(mode="json"),
         }
