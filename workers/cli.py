@@ -63,9 +63,7 @@ Preset = Annotated[str, typer.Option(help=f"Method to start from: {', '.join(PRE
 Tiers = Annotated[int, typer.Option(help="Tiers by latency, for a method that has them.")]
 RetierEvery = Annotated[int, typer.Option(help="Versions between two looks at the tiers; 0: none.")]
 Cohort = Annotated[int, typer.Option(help="Most clients in one round of one tier.")]
-Deadline = Annotated[
-    float, typer.Option(help="Federation seconds after which a round goes on without the missing.")
-]
+Deadline = Annotated[float, typer.Option(help="Federation seconds until a round does without the missing.")]
 StartClients = Annotated[int, typer.Option(help="Clients that must be there before anything starts.")]
 MaxTime = Annotated[float | None, typer.Option(help="Stop after this many federation seconds.")]
 MaxVersions = Annotated[int | None, typer.Option(help="Stop at this version of the model.")]
@@ -113,6 +111,7 @@ EvaluateEvery = Annotated[
 EvaluateOnTask = Annotated[
     bool, typer.Option(help="Each client also reports how each model it receives does on its test data.")
 ]
+Device = Annotated[str, typer.Option(help="Where they train: cpu, cuda, cuda:1 ..., auto (a GPU if there).")]
 
 
 def register(app: typer.Typer) -> None:
@@ -201,20 +200,16 @@ def fleet(
     rate: Rate = None,
     evaluate_every: EvaluateEvery = _DEFAULT.evaluate_every_s,
     evaluate_on_task: EvaluateOnTask = _DEFAULT.evaluate_on_task,
+    device: Device = _DEFAULT.device,
 ) -> None:
     """Run a fleet of simulated, straggling clients until the federation is finished.
 
     The clients train for real; what their latency says beyond that is waited for. Fleets that are started
     again with the same options are the same clients, and go on.
     """
-    shape = {
-        "num_clients": clients,
-        "num_processes": min(processes, max(1, clients)),
-        "seed": seed,
-        "rate": rate,
-    }
+    shape = {"num_clients": clients, "num_processes": min(processes, max(1, clients)), "seed": seed}
     task = {"data": data, "data_dir": data_dir, "limit_per_class": limit_per_class, "partition": partition}
-    pace = {"latency": latency, "compute_s": compute_s}
+    pace = {"latency": latency, "compute_s": compute_s, "rate": rate, "device": device}
     drops = {"num_unstable": unstable, "drop_horizon_s": drop_horizon}
     looks = {"evaluate_every_s": evaluate_every, "evaluate_on_task": evaluate_on_task}
     values = {**shape, **task, **pace, **drops, **looks}
@@ -225,6 +220,10 @@ def _run(settings: FleetSettings) -> None:
     """Run a fleet to its end, or until somebody stops it."""
     from workers.fleet.progress import run_visibly
 
+    if settings.device not in ("auto", "cpu"):  # which are always there, and torch takes long to import
+        from workers.training.devices import find_device
+
+        find_device(settings.device)
     _hush_retries()
     console = _console()
     try:

@@ -18,12 +18,12 @@ from fedat_service.wire.settings import Solver
 from loadtest.benchmarks.run import Measurement, Results, measurement
 from loadtest.benchmarks.timing import medians_s
 from loadtest.benchmarks.training import our_round
-from workers.fleet.cohort_engine import WIDEST
 from workers.models.networks import build
 from workers.models.state import params_of
+from workers.training.devices import CPU
 from workers.training.memory import keep_freed_memory
 from workers.training.stacked.job import Job, stack_key
-from workers.training.stacked.planning import default_width, plan_stacks
+from workers.training.stacked.planning import plan_stacks, pool_width
 from workers.training.stacked.stack_trainer import train_stack
 from workers.training.stacked.stacking import NotStackable, stack
 
@@ -73,7 +73,7 @@ def _stacked_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Roun
     start = params_of(module)
     jobs = [Job(x, y, start, _SOLVER, seed) for seed, (x, y) in enumerate(clients)]
     keys = [stack_key(job, mixes_examples=model.mixes_examples) for job in jobs]
-    stacks = plan_stacks(keys, min(WIDEST, default_width(module, _SOLVER.batch_size)))
+    stacks = plan_stacks(keys, pool_width(module, _SOLVER.batch_size, CPU))
 
     def run() -> None:
         for places in stacks:

@@ -11,15 +11,17 @@ from loadtest.experiments.settings import ExperimentSettings, config_error, fede
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
+from workers.training.devices import find_device
 
 
 def require_runnable(experiment: Experiment) -> None:
     """See that all methods of an experiment can be run: what makes no sense shows before anything starts.
 
     Raises:
-        FedATError: If a setting makes no sense, by the names of experiment and method, or the data is not
-            there.
+        FedATError: If a setting makes no sense, by the names of experiment and method, or the data or the
+            device is not there.
     """
+    find_device(experiment.device)
     population = Population(fleet_of(experiment.methods[0], experiment, "http://nowhere"))
     manifest = ManifestMessage.of(manifest_of(population.build_model()))
     for name in experiment.methods:
@@ -76,6 +78,7 @@ def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings
             drop_horizon_s=settings.horizon_s,
             seed=settings.seed,
             evaluate_every_s=settings.evaluate_every_s,
+            device=settings.device,
         )
     except ValidationError as error:
         raise config_error(error) from error

@@ -11,12 +11,13 @@ from fedat_service.wire.complaints import at_field, complaint
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Method, MethodName
 from fedat_service.wire.strict import Float, Int, Seed, Strict
+from workers.fleet.settings import DeviceName
 
 Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]
 
 _APART = {
-    *("methods", "method", "reference", "target_accuracy", "processes", "out", "rate"),
+    *("methods", "method", "reference", "target_accuracy", "processes", "device", "out", "rate"),
     *("epochs", "batch_size", "lr", "prox_mu"),
 }
 """Fields that change nothing that a simulation leaves, or only by way of its method."""
@@ -131,6 +132,9 @@ class ExperimentSettings(Strict):
     processes: Annotated[Int, Field(ge=1, le=1024)] = 2
     """Processes that train; one a core is best."""
 
+    device: DeviceName = "auto"
+    """Where they train: cpu, cuda, cuda:1 ..., or auto, which is the first GPU if there is one."""
+
     out: Path = Path("runs/demo")
     """Folder of the results."""
 
@@ -215,10 +219,17 @@ class ExperimentSettings(Strict):
         Args:
             name: The method.
             content: Digests of the files that the settings name: see `loadtest.experiments.content`.
+
+        Raises:
+            ConfigError: If the settings make no such method, or the device is not there.
         """
+        from workers.training.devices import find_device
+
         fields = set(ExperimentSettings.model_fields) - _APART
         return {
             **self.model_dump(mode="json", include=fields),
+            # Equal GPUs give the same bits; a CPU gives others.
+            "device": find_device(self.device).type,
             "horizon_s": self.horizon_of(name),
             "method": self.method_of(name).model_dump(mode="json"),
             "content": dict(content),

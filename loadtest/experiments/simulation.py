@@ -33,6 +33,7 @@ from workers.fleet.pools import EngineName, open_pool
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
+from workers.training.devices import find_device
 from workers.training.jobs import InlineExecutor
 
 
@@ -61,8 +62,9 @@ def simulate(
         OSError: If the folder cannot be written to.
     """
     folder = settings.unfinished_of(name)
-    # One event loop hosts all clients; the pool's processes only train.
-    fleet = fleet_of(name, settings, URL).model_copy(update={"num_processes": 1})
+    # One event loop hosts all clients; the pool's processes only train, all on the device that is found here.
+    here = {"num_processes": 1, "device": str(find_device(settings.device))}
+    fleet = fleet_of(name, settings, URL).model_copy(update=here)
     with (
         unfinished(folder, settings.conditions_of(name, content_of(settings))),
         TemporaryDirectory(dir=folder) as events,

@@ -1,13 +1,17 @@
-"""A service in memory that follows the protocol for one federation, and a loop whose time jumps."""
+"""A service in memory for one federation, a loop whose time jumps, and a stand-in for a GPU."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from fedat_service.clock import LoopClock
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
@@ -225,3 +229,72 @@ def work(virtually, connect, models, trainer) -> Callable[..., tuple[Tally, floa
         return virtually(main())
 
     return run
+
+
+class AwayTensor(Tensor):
+    """A tensor that says it is elsewhere; its values, `here`, are real."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_dispatch__ = classmethod(lambda *_: NotImplemented)
+
+    @staticmethod
+    def __new__(cls, here: Tensor) -> "AwayTensor":
+        layout = {"strides": here.stride(), "storage_offset": here.storage_offset(), "dtype": here.dtype}
+        return Tensor._make_wrapper_subclass(cls, here.shape, device="meta", **layout)
+
+    def __init__(self, here: Tensor) -> None:
+        self.here = here
+
+    data = property(lambda self: self.detach(), lambda self, other: setattr(self, "here", other.here))
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        if not force:
+            raise TypeError("can't convert a tensor that is away to numpy")
+        return self.detach().cpu().numpy()
+
+
+class AwayMode(TorchDispatchMode):
+    """Computes here what is to be away; a number on the CPU may take part in what is done to a tensor."""
+
+    def __torch_dispatch__(self, function, _, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        away = {id(tensor.here): tensor for tensor in tensors if isinstance(tensor, AwayTensor)}
+        is_away = bool(away)
+        if function is torch.ops.aten.copy_.default:
+            is_away = isinstance(args[0], AwayTensor)
+        elif kwargs.get("device") is not None:
+            is_away = torch.device(kwargs["device"]).type == "meta"
+            kwargs = {**kwargs, "device": "cpu"}
+        elif is_away:
+            with_numbers = isinstance(args[0], AwayTensor)
+            if any(not isinstance(t, AwayTensor) and (t.dim() or not with_numbers) for t in tensors):
+                raise RuntimeError(f"{function}: tensors on two devices")
+        args, kwargs = tree_map_only(AwayTensor, lambda t: t.here, (args, kwargs))
+        result = function(*args, **kwargs)
+        if not is_away:
+            return result
+        return tree_map_only(Tensor, lambda t: away[id(t)] if id(t) in away else AwayTensor(t), result)
+
+
+@pytest.fixture
+def away(monkeypatch) -> Iterator[torch.device]:
+    """A device by torch's rules, on any machine: what mixes it with the CPU raises; bits are the CPU's."""
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # where our tensors have no views
+    with AwayMode():
+        yield torch.device("meta")
+
+
+@pytest.fixture
+def gpu() -> torch.device:
+    """A real one."""
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    return torch.device("cuda:0")
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu(request, monkeypatch) -> None:
+    """Wherever there is a GPU, `auto` is the CPU for tests of other things."""
+    if "gpu" not in request.fixturenames:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

@@ -16,10 +16,11 @@ from fedat_service.wire.messages import ClientEvaluation
 from workers.fleet.evaluation import FleetEvaluator, cut
 from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
+from workers.training.devices import find_device
 from workers.training.jobs import ClientTraining, Job, Work
 from workers.training.stacked.job import Job as StackedJob
 from workers.training.stacked.job import work_key
-from workers.training.stacked.planning import default_width, plan_stacks
+from workers.training.stacked.planning import plan_stacks, pool_width
 from workers.training.stacked.stack_trainer import train_stack
 from workers.training.stacked.stacking import NotStackable, stack
 from workers.training.torch_trainer import TorchTrainer
@@ -27,12 +28,6 @@ from workers.training.trainer import NOTHING_KEPT, EvaluationResult, TrainResult
 
 P = TypeVar("P")
 T = TypeVar("T")
-
-WIDEST = 5
-"""Clients in a stack at most, so that a cohort of ten keeps two processes busy.
-
-Never the number of processes: the last bits of the results would depend on it.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +43,7 @@ class _Workplace:
 
     def __init__(self, settings: FleetSettings) -> None:
         self._population = Population(settings)
+        self._device = find_device(settings.device)
         self._model = self._population.build_model()
         self._evaluators: dict[int, FleetEvaluator] = {}
         self.pieces = cut(
@@ -60,7 +56,7 @@ class _Workplace:
         """Which assignments are trained together, by their places."""
         if not assignments:
             return []
-        width = min(WIDEST, default_width(self._model, assignments[0].work.solver.batch_size))
+        width = pool_width(self._model, assignments[0].work.solver.batch_size, self._device)
         return plan_stacks([self._key(one) for one in assignments], width)
 
     def _key(self, one: Assignment) -> Hashable:
@@ -75,7 +71,8 @@ class _Workplace:
     def train(self, cohort: Sequence[Assignment], autocast: bool) -> list[TrainResult]:
         if len(cohort) == 1 or isinstance(self._stacked, NotStackable):
             return [self._trainer(one.client).train(*one.work) for one in cohort]
-        return train_stack(self._stacked, [self._job(one) for one in cohort], autocast=autocast)
+        jobs = [self._job(one) for one in cohort]
+        return train_stack(self._stacked, jobs, autocast=autocast, device=self._device)
 
     def _job(self, one: Assignment) -> StackedJob:
         inputs, labels = (torch.as_tensor(part) for part in self._population.train_data(one.client))
@@ -87,12 +84,12 @@ class _Workplace:
     def evaluate_piece(self, piece: int, params: Params) -> Sequence[ClientEvaluation]:
         if piece not in self._evaluators:
             clients = self.pieces[piece]
-            self._evaluators[piece] = FleetEvaluator(self._model, self._population, clients)
+            self._evaluators[piece] = FleetEvaluator(self._model, self._population, clients, self._device)
         return self._evaluators[piece](params)
 
     def _trainer(self, client: int) -> TorchTrainer:
         train, test = self._population.train_data(client), self._population.test_data(client)
-        return TorchTrainer(self._model, train, test)
+        return TorchTrainer(self._model, train, test, device=self._device)
 
 
 @lru_cache(maxsize=1)

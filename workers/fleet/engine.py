@@ -10,6 +10,7 @@ from fedat_service.wire.settings import Solver
 from workers.fleet.evaluation import FleetEvaluator
 from workers.fleet.population import Population
 from workers.models.state import params_of
+from workers.training.devices import find_device
 from workers.training.jobs import ClientTraining, DueFirst, ExecutorTraining, FutureJob, Job
 from workers.training.torch_trainer import TorchTrainer
 
@@ -32,13 +33,17 @@ class LocalEngine:
     Args:
         population: The fleet's clients.
         executor: Where the module is worked with. It must do one thing at a time.
+
+    Raises:
+        ConfigError: If the device that the fleet's settings ask for is not there.
     """
 
     def __init__(self, population: Population, executor: Executor) -> None:
         self._population = population
         self._queue = DueFirst(executor)
+        self._device = find_device(population.settings.device)
         self._model = population.build_model()
-        self._evaluate = FleetEvaluator(self._model, population)
+        self._evaluate = FleetEvaluator(self._model, population, device=self._device)
         # torch's first step takes seconds, which are no client's latency.
         once = Solver(batch_size=population.num_examples(0))
         self._trainer(0).train(params_of(self._model), once, seed=0)
@@ -53,4 +58,4 @@ class LocalEngine:
 
     def _trainer(self, client: int) -> TorchTrainer:
         train, test = self._population.train_data(client), self._population.test_data(client)
-        return TorchTrainer(self._model, train, test)
+        return TorchTrainer(self._model, train, test, device=self._device)

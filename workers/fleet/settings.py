@@ -10,6 +10,9 @@ from fedat_service.wire.strict import Float, Int, Name, Seconds, Seed, Strict
 
 _MIN_DIGITS = 3
 
+DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$")]
+"""Where training and evaluation run: see `workers.training.devices.find_device`."""
+
 
 class FleetSettings(Strict):
     """A fleet of simulated clients; equal settings give every process the same clients with the same data.
@@ -32,6 +35,7 @@ class FleetSettings(Strict):
         rate: Federation seconds per second; the service's own rate if None.
         evaluate_every_s: How often the newest version is evaluated on all clients' test splits; 0: never.
         evaluate_on_task: Whether each client also reports how the model of each task does on its own split.
+        device: Where they train and evaluate; processes that share a GPU take turns.
     """
 
     url: str = "http://127.0.0.1:8080"
@@ -51,6 +55,7 @@ class FleetSettings(Strict):
     rate: Annotated[Float, Field(gt=0, le=1e9)] | None = None
     evaluate_every_s: Seconds = 60.0
     evaluate_on_task: bool = False
+    device: DeviceName = "auto"
 
     @model_validator(mode="after")
     def _fits(self) -> "FleetSettings":

@@ -1,5 +1,6 @@
 """A torch module as named NumPy arrays, in `state_dict` order, buffers included."""
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,9 @@ def load_params(module: nn.Module, params: Params) -> None:
                 f"tensor {name!r} must have shape {list(tensor.shape)}, got {list(array.shape)}"
             )
         tensor.copy_(torch.tensor(array))
+
+
+def move(module: nn.Module, device: torch.device) -> None:
+    """Put a module's tensors on a device; torch's own takes long to find that they are there already."""
+    if any(tensor.device != device for tensor in chain(module.parameters(), module.buffers())):
+        module.to(device)

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fedat_service.errors import ConfigError, TrainingError
 from fedat_service.params import Params
+from workers.training.contexts import random_state, set_random_state
+from workers.training.devices import CPU
 
 Batch = tuple[Tensor, Tensor]
 Data = tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]] | Iterable[Batch]
@@ -24,15 +26,20 @@ PASS_BATCH = 100
 class Batches:
     """A data set that is gone through batch by batch, once an epoch.
 
+    Args:
+        data: All of it, which is put on the device once, or a loader, whose batches are put there one by one.
+        device: Where the batches are wanted.
+
     Raises:
         ConfigError: If inputs and labels differ in number.
     """
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, device: torch.device = CPU) -> None:
+        self.device = device
         self._whole: Batch | None = None
         self._loader: Iterable[Any] = ()
         if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], tuple):
-            x, y = (torch.as_tensor(part) for part in data)
+            x, y = (torch.as_tensor(part).to(device) for part in data)
             if len(x) != len(y):
                 raise ConfigError(f"{len(x)} inputs do not match {len(y)} labels")
             self._whole = x, y
@@ -50,18 +57,18 @@ class Batches:
             count: Batches to return at most.
         """
         if self._whole is None:
-            loader = iter(self._loader)
+            loader = self._loaded()
             deque(islice(loader, first), maxlen=0)
             return islice(loader, count)
         n = len(self._whole[1])
         begin, end = first * batch_size, n if count is None else min(n, (first + count) * batch_size)
-        chosen = torch.randperm(n)[begin:end]
+        chosen = torch.randperm(n)[begin:end].to(self.device)
         x, y = (_gathered(part, chosen, begin) for part in self._whole)
         return _cut(x, y, batch_size)
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         """One pass in the order of the data. A loader keeps its own order and batch size."""
-        return iter(self._loader) if self._whole is None else _cut(*self._whole, batch_size)
+        return self._loaded() if self._whole is None else _cut(*self._whole, batch_size)
 
     def num_examples(self) -> int:
         """Count the examples; a loader is gone through for it."""
@@ -69,17 +76,20 @@ class Batches:
             return sum(len(y) for _, y in self._loader)
         return len(self._whole[1])
 
+    def _loaded(self) -> Iterator[Batch]:
+        return ((x.to(self.device), y.to(self.device)) for x, y in self._loader)
+
 
 class Course:
     """A client's way through its batches in one round, which can be left after any batch.
 
-    It draws from torch's generator, as training on the batches may do too, for dropout. Going on later, from
+    It draws from torch's generators, as training on the batches may do too, for dropout. Going on later, from
     what was kept, gives the same bits as going on at once.
 
     Args:
         batches: The client's data.
         batch_size: Examples a batch.
-        kept: What `kept` returned where the course was left; empty at its beginning. It sets the generator.
+        kept: What `kept` returned where the course was left; empty at its beginning. It sets the generators.
     """
 
     def __init__(self, batches: Batches, batch_size: int, kept: Params) -> None:
@@ -87,8 +97,8 @@ class Course:
         self._batch_size = batch_size
         self._position = int(kept["position"]) if kept else 0
         if kept:
-            torch.set_rng_state(torch.tensor(kept["generator"]))
-        self._begun = torch.tensor(kept["epoch_generator"]) if kept else torch.get_rng_state()
+            self._set_generators(torch.tensor(kept["generator"]))
+        self._begun = torch.tensor(kept["epoch_generator"]) if kept else self._generators()
 
     def epochs(self, count: int) -> Iterator[Batch]:
         """Go on to the end of an epoch, `count` times.
@@ -114,22 +124,22 @@ class Course:
                 self._end_epoch("an epoch")
 
     def kept(self) -> Params:
-        """Where the course is: batches taken of the epoch, and the generator, at its start and now."""
+        """Where the course is: batches taken of the epoch, and the generators, at its start and now."""
         return {
             "position": np.array(self._position),
             "epoch_generator": self._begun.numpy().copy(),
-            "generator": torch.get_rng_state().numpy(),
+            "generator": self._generators().numpy(),
         }
 
     def _rest(self, count: int | None) -> Iterator[Batch]:
-        now = torch.get_rng_state()
+        now = self._generators()
         if self._position == 0:
             self._begun = now
             rest = self._batches.shuffled(self._batch_size, 0, count)
         else:
-            torch.set_rng_state(self._begun)
+            self._set_generators(self._begun)
             rest = self._batches.shuffled(self._batch_size, self._position, count)
-            torch.set_rng_state(now)
+            self._set_generators(now)
         for batch in rest:
             self._position += 1
             yield batch
@@ -138,6 +148,12 @@ class Course:
         if self._position == 0:
             raise TrainingError(f"{which} has no batch: no examples, or data that ends after one pass")
         self._position = 0
+
+    def _generators(self) -> Tensor:
+        return random_state(self._batches.device)
+
+    def _set_generators(self, state: Tensor) -> None:
+        set_random_state(state, self._batches.device)
 
 
 def _gathered(part: Tensor, chosen: Tensor, begin: int) -> Tensor:

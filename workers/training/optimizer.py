@@ -10,9 +10,9 @@ from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
 
 
-def _count(_: Tensor) -> Tensor:
+def _count(parameter: Tensor) -> Tensor:
     """How many steps a parameter has taken: one may get its first gradient late."""
-    return torch.zeros(())
+    return torch.zeros((), device=parameter.device)
 
 
 _MOMENTS = (("exp_avg", torch.zeros_like), ("exp_avg_sq", torch.zeros_like), ("step", _count))
@@ -112,13 +112,14 @@ def add_proximal_gradient(parameters: Sequence[Tensor], centre: Sequence[Tensor]
 def _sgd(
     parameters: list[Tensor], gradients: list[Tensor], state: Sequence[list[Tensor]], solver: Solver
 ) -> None:
-    """``b = beta b + g; w -= lr b``, or ``w -= lr g`` without momentum."""
+    """``b = beta b + g; w -= lr b``, or ``w -= lr g`` without momentum: a GPU then takes no b."""
+    momentum = solver.momentum if state else 0.0
     torch._fused_sgd_(
         parameters,
         gradients,
-        *(state or [[]]),
+        *(state if momentum else [[]]),
         weight_decay=solver.weight_decay,
-        momentum=solver.momentum if state else 0.0,
+        momentum=momentum,
         lr=solver.lr,
         dampening=0.0,
         nesterov=False,

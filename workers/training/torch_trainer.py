@@ -10,9 +10,10 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 from fedat_service.errors import TrainingError
 from fedat_service.params import Params
 from fedat_service.wire.settings import Slot, Solver
-from workers.models.state import load_params, params_of
+from workers.models.state import load_params, move, params_of
 from workers.training.batches import PASS_BATCH, Batch, Batches, Course, Data
-from workers.training.contexts import one_thread, seeded
+from workers.training.contexts import computing_on, seeded
+from workers.training.devices import find_device
 from workers.training.solvers.problem import LocalSolver, Problem
 from workers.training.solvers.recall import to_arrays
 from workers.training.solvers.registry import local_solver
@@ -31,15 +32,21 @@ EVALUATION_BATCH = PASS_BATCH
 class TorchTrainer:
     """Trains a plain torch module; many clients may share one module, one after the other.
 
-    Works on the CPU, on one thread: workers run in parallel as processes. Equal arguments and seeds give
-    equal results bit for bit, also for dropout and for a shuffling DataLoader without its own generator.
+    On the CPU it works on one thread: workers run in parallel as processes. Equal arguments and seeds give
+    equal results bit for bit on one kind of device, also for dropout and for a shuffling DataLoader without
+    its own generator. Results are NumPy arrays wherever they come from.
 
     Args:
-        model: Any module that maps a batch of inputs to what `loss_fn` takes; its values are overwritten.
+        model: Any module that maps a batch of inputs to what `loss_fn` takes. It is moved to the device, and
+            its values are overwritten.
         train_data: All inputs and all labels as a pair, which is shuffled every epoch and cut by the
             solver's batch size; or a DataLoader or another re-iterable of batches, which does so itself.
         test_data: The same, for `evaluate`.
-        loss_fn: Mean loss of a batch.
+        loss_fn: Mean loss of a batch; a module is moved, too.
+        device: Where to work: see `find_device`.
+
+    Raises:
+        ConfigError: If there is no such device, or inputs and labels differ in number.
     """
 
     def __init__(
@@ -48,11 +55,15 @@ class TorchTrainer:
         train_data: Data,
         test_data: Data,
         loss_fn: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        *,
+        device: str | torch.device = "auto",
     ) -> None:
+        self._device = find_device(device)
         self._model = model
-        self._train_data = Batches(train_data)
-        self._test_data = Batches(test_data)
-        self._loss_fn = loss_fn
+        move(model, self._device)
+        self._train_data = Batches(train_data, self._device)
+        self._test_data = Batches(test_data, self._device)
+        self._loss_fn = loss_fn.to(self._device) if isinstance(loss_fn, nn.Module) else loss_fn
 
     def train(
         self,
@@ -80,8 +91,8 @@ class TorchTrainer:
         self._model.train()
         kept = kept if sync.index else Kept(client=kept.client)
         problem = Problem(self._model, self._train_data, self._loss_fn)
-        loss, seen = torch.zeros((), dtype=torch.float64), 0
-        with one_thread(), seeded(seed):
+        loss, seen = torch.zeros((), dtype=torch.float64, device=self._device), 0
+        with computing_on(self._device), seeded(seed, self._device):
             course = Course(self._train_data, solver.batch_size, kept.round.get("batches", {}))
             local = local_solver(problem, solver, sync, kept)
             for batch in _work(course, solver, sync):
@@ -104,7 +115,7 @@ class TorchTrainer:
         load_params(self._model, params)
         self._model.eval()
         correct, loss, num_examples = 0, 0.0, 0
-        with one_thread(), torch.inference_mode():
+        with computing_on(self._device), torch.inference_mode():
             for x, y in self._test_data.in_order(EVALUATION_BATCH):
                 scores = self._model(x)
                 correct += int((scores.argmax(1) == y).sum())

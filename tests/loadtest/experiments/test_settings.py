@@ -25,6 +25,7 @@ THREE_DECIMALS = {"preset": "fedat", "codec": {"precision": 3}}
         ("methods", ("fedat", "fedat")),
         ("methods", ("fedsgd",)),
         ("reference", "fedsgd"),
+        ("device", "gpu"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_the_name_of_its_field(name, value):
@@ -135,3 +136,12 @@ def test_a_method_may_run_a_share_of_the_time():
 def test_no_method_runs_longer_than_the_others_or_not_at_all(share):
     with pytest.raises(ConfigError, match=r"method\.long\.horizon_share"):
         ExperimentSettings(method={"long": {"preset": "fedavg", "horizon_share": share}})
+
+
+def test_where_it_runs_is_a_condition_as_far_as_bits_depend_on_it(monkeypatch):
+    conditions = {}
+    for num_gpus, device in ((0, "auto"), (0, "cpu"), (2, "cpu"), (2, "auto"), (2, "cuda:1")):
+        monkeypatch.setattr("torch.cuda.device_count", lambda count=num_gpus: count)
+        found = ExperimentSettings(device=device).conditions_of("fedat", {})
+        conditions[num_gpus, device] = found["device"]
+    assert list(conditions.values()) == ["cpu", "cpu", "cpu", "cuda", "cuda"]

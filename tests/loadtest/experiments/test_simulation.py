@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 import pytest
+import torch
 
 from fedat_service.clock import LoopClock
 from fedat_service.coordinator.replay import replay
@@ -169,3 +170,14 @@ def test_an_interrupted_run_is_not_mixed_with_one_of_other_files(tmp_path):
     trace.write_text("".join(f"{client},4.5\n" for client in range(9)))
     with pytest.raises(ConfigError, match=r"content\.latency was '[0-9a-f]+' and is '[0-9a-f]+'"):
         simulate("fedat", settings, unseen, "inline")
+
+
+def test_all_processes_train_on_the_device_that_was_found_here(tmp_path, monkeypatch):
+    """A process of a pool may see other devices than the one that opened it."""
+    fleets = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(simulation, "CohortEngine", lambda fleet, *_, **__: fleets.append(fleet) or 1 / 0)
+    for device in ("auto", "cpu", "cuda:1"):
+        with pytest.raises(ZeroDivisionError):
+            simulate("fedat", SMALL.changed(out=tmp_path, device=device), unseen, "inline")
+    assert [fleet.device for fleet in fleets] == ["cuda:0", "cpu", "cuda:1"]

@@ -3,6 +3,7 @@ from concurrent.futures import Executor
 
 import numpy as np
 import pytest
+import torch
 
 from fedat_service.errors import ConfigError, TrainingError
 from fedat_service.wire.settings import Solver
@@ -13,6 +14,7 @@ from workers.fleet.pools import open_pool
 from workers.fleet.population import Population
 from workers.models.state import params_of
 from workers.training.jobs import InlineExecutor, Work
+from workers.training.stacked.stack_trainer import train_stack
 
 SOLVER = Solver(lr=0.01, epochs=2, batch_size=5)
 
@@ -45,8 +47,17 @@ def settings(request, fleet):
 
 
 @pytest.fixture
-def start(settings):
-    return params_of(Population(settings).build_model())
+def start_of():
+    return lambda settings: params_of(Population(settings).build_model())
+
+
+@pytest.fixture
+def start(settings, start_of):
+    return start_of(settings)
+
+
+def at_home(settings):
+    return settings.model_copy(update={"device": "cpu"})
 
 
 def results(engine, clients, start):
@@ -151,3 +162,64 @@ def test_a_pool_runs_work_elsewhere_and_is_closed():
         assert pool.submit(max, 3, 4).result() == 4
     with pytest.raises(RuntimeError):
         pool.submit(max, 3, 4)
+
+
+@pytest.fixture
+def there(fleet, away, monkeypatch):
+    """A fleet with a device that is away."""
+    devices = {"cuda": away, "cpu": torch.device("cpu")}
+    for module in ("cohort_engine", "engine"):
+        monkeypatch.setattr(f"workers.fleet.{module}.find_device", devices.__getitem__)
+    return fleet(num_processes=1, model="cnn", device="cuda")
+
+
+def test_elsewhere_a_cohort_is_one_stack_and_gives_what_it_would_here(there, start_of, monkeypatch):
+    trained_on = []
+
+    def train_stack_somewhere(*args, device, **options):
+        trained_on.append(device)
+        return train_stack(*args, device=device, **options)
+
+    monkeypatch.setattr("workers.fleet.cohort_engine.train_stack", train_stack_somewhere)
+    start, pool = start_of(there), CountingExecutor()
+    here = results(CohortEngine(at_home(there), InlineExecutor()), range(6), start)
+    for one, other in zip(results(CohortEngine(there, pool), range(6), start), here, strict=True):
+        for name, array in one.params.items():
+            np.testing.assert_allclose(array, other.params[name], rtol=1e-3, atol=2e-5)
+    assert pool.sizes == [6]
+    assert [device.type for device in trained_on] == ["cpu", "cpu", "meta"]
+
+
+@pytest.mark.parametrize(
+    "engine_of", [CohortEngine, lambda s, executor: LocalEngine(Population(s), executor)]
+)
+@pytest.mark.parametrize("does", ["trains", "evaluates"])
+def test_elsewhere_an_engine_does_for_one_client_what_it_does_here(
+    there, start_of, monkeypatch, engine_of, does
+):
+    start, models = start_of(there), []
+
+    def run(settings):
+        models.clear()
+        engine = engine_of(settings, InlineExecutor())
+        if does == "trains":
+            return {n: array.tobytes() for n, array in results(engine, [3], start)[0].params.items()}
+        return asyncio.run(engine.evaluate_all(start, 0.0).result())
+
+    build_model = Population.build_model
+    monkeypatch.setattr(
+        Population, "build_model", lambda self: models.append(build_model(self)) or models[-1]
+    )
+    here = run(at_home(there))
+    assert run(there) == here
+    assert "meta" in [next(model.parameters()).device.type for model in models]
+
+
+def test_a_fleet_without_its_device_does_not_begin(fleet):
+    settings = fleet(device="cuda:3")
+    for build in (
+        lambda: LocalEngine(Population(settings), InlineExecutor()),
+        lambda: results(CohortEngine(settings, InlineExecutor()), [0], {}),
+    ):
+        with pytest.raises(ConfigError, match="device 'cuda:3' is not there"):
+            build()

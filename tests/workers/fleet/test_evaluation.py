@@ -74,3 +74,10 @@ def test_pieces_are_evaluated_as_the_whole_is(fleet):
             other.correct,
         )
         assert one.loss == pytest.approx(other.loss, rel=1e-5)
+
+
+def test_the_clients_may_be_evaluated_elsewhere(fleet, away):
+    population = Population(fleet(model="cnn"))
+    params = params_of(population.build_model())
+    here = FleetEvaluator(population.build_model(), population)(params)
+    assert FleetEvaluator(population.build_model(), population, device=away)(params) == here

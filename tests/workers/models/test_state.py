@@ -5,7 +5,7 @@ from torch import nn
 
 from fedat_service.errors import ManifestError
 from workers.models.networks import build
-from workers.models.state import load_params, manifest_of, params_of
+from workers.models.state import load_params, manifest_of, move, params_of
 
 
 def _normalised():
@@ -73,3 +73,12 @@ def test_params_that_do_not_fit_are_named(change, complaint):
     params = {**params_of(nn.Linear(2, 1)), **change}
     with pytest.raises(ManifestError, match=complaint):
         load_params(nn.Linear(2, 1), {name: a for name, a in params.items() if a is not None})
+
+
+def test_a_module_is_moved_whole_also_if_a_part_of_it_is_there_already(away):
+    module = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
+    module[0].to(away)
+    module[1].weight = nn.Parameter(module[1].weight.to(away))
+    module[1].bias = nn.Parameter(module[1].bias.to(away))
+    move(module, away)
+    assert {tensor.device for tensor in module.state_dict().values()} == {away}

@@ -141,3 +141,12 @@ def test_it_goes_on_from_its_state(name):
 def test_a_solver_with_a_half_of_its_own_is_refused():
     with pytest.raises(ConfigError, match="solver 'scaffold' is none of sgd, momentum, adam, adamw"):
         LocalOptimizer([_double([1.0])], Solver(name="scaffold"))
+
+
+def test_no_momentum_is_plain_sgd():
+    grads = [[2.0], [-1.0], [0.5]]
+    none, plain = (
+        _steps(Solver(name=name, lr=0.1, weight_decay=0.5, **fields), [1.0], grads)
+        for name, fields in (("momentum", {"momentum": 0.0}), ("sgd", {}))
+    )
+    assert (none == plain).all()

@@ -98,7 +98,8 @@ class Adaptive:
         return list(ratios[self._layers].tolist())
 
     def _layer_norms(self, tensors: list[Tensor]) -> Tensor:
-        squares = torch.stack(torch._foreach_norm(tensors)).double().square()
+        # On the CPU, where the ratios are wanted as numbers.
+        squares = torch.stack(torch._foreach_norm(tensors)).cpu().double().square()
         sums = torch.zeros(len(tensors), dtype=torch.float64)
         return sums.index_add_(0, self._layers, squares).sqrt()
 

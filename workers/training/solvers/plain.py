@@ -69,7 +69,7 @@ class Plain:
 
 
 def _laid_out(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """In the memory format of its parameter, which the fused kernels ask for; a counter stays as it is."""
+    """Where its parameter is and in its memory format, as the fused kernels ask; a counter has no format."""
     if tensor.shape != parameter.shape:
-        return tensor
+        return tensor.to(parameter.device)
     return torch.empty_like(parameter, dtype=tensor.dtype, requires_grad=False).copy_(tensor)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fedat_service.errors import TrainingError
 from fedat_service.wire.settings import Slot
 from workers.training.batches import PASS_BATCH, Batch, Batches
+from workers.training.contexts import random_state, set_random_state
 
 Named = Mapping[str, Mapping[str, Tensor]]
 Sent = Mapping[Slot, Mapping[str, Tensor]]
@@ -78,13 +79,13 @@ class Problem:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Work that leaves buffers and torch's generator as they were, for the step that follows."""
+        """Work that leaves buffers and torch's generators as they were, for the step that follows."""
         buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
-        generator = torch.get_rng_state()
+        generators = random_state(self._batches.device)
         try:
             yield
         finally:
-            torch.set_rng_state(generator)
+            set_random_state(generators, self._batches.device)
             for buffer, before in buffers:
                 buffer.copy_(before)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workers.training.devices import CPU
 from workers.training.stacked.job import Job
 
 
@@ -29,21 +30,24 @@ class StackedBatch:
 class StackedBatches:
     """The examples of jobs with equal keys (`stack_key`), shuffled anew every epoch.
 
-    Every client has its own generator and so its own order: that of `TorchTrainer` for the same seed.
+    Every client has its own generator and so its own order: that of `TorchTrainer` for the same seed. The
+    examples are put on the device once.
     """
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: Sequence[Job], device: torch.device = CPU) -> None:
+        self._device = device
+        self._examples = [(job.inputs.to(device), job.labels.to(device)) for job in jobs]
         self._generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
         sizes = torch.tensor([len(job.labels) for job in jobs])
         longest = int(sizes.max())
-        first = jobs[0]
-        self._inputs = first.inputs.new_zeros((len(jobs), longest, *first.inputs.shape[1:]))
-        self._labels = first.labels.new_zeros((len(jobs), longest))
-        weights = (torch.arange(longest) < sizes.unsqueeze(1)).to(torch.float32)
+        inputs, labels = self._examples[0]
+        self._inputs = inputs.new_zeros((len(jobs), longest, *inputs.shape[1:]))
+        self._labels = labels.new_zeros((len(jobs), longest))
+        weights = (torch.arange(longest) < sizes.unsqueeze(1)).to(device, torch.float32)
+        batch_size = jobs[0].solver.batch_size
         self._batches = []
-        for start in range(0, longest, first.solver.batch_size):
-            part = slice(start, start + first.solver.batch_size)
+        for start in range(0, longest, batch_size):
+            part = slice(start, start + batch_size)
             counts = weights[:, part].sum(1)
             self._batches.append(
                 StackedBatch(
@@ -56,9 +60,9 @@ class StackedBatches:
 
     def epoch(self) -> Iterator[StackedBatch]:
         """Shuffle, and go through the batches; they are views that the next epoch overwrites."""
-        for k, (job, generator) in enumerate(zip(self._jobs, self._generators, strict=True)):
-            size = len(job.labels)
-            order = torch.randperm(size, generator=generator)
-            torch.index_select(job.inputs, 0, order, out=self._inputs[k, :size])
-            torch.index_select(job.labels, 0, order, out=self._labels[k, :size])
+        for k, ((inputs, labels), generator) in enumerate(zip(self._examples, self._generators, strict=True)):
+            size = len(labels)
+            order = torch.randperm(size, generator=generator).to(self._device)
+            torch.index_select(inputs, 0, order, out=self._inputs[k, :size])
+            torch.index_select(labels, 0, order, out=self._labels[k, :size])
         return iter(self._batches)

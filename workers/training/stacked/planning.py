@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
+import torch
 from torch import nn
 
 from fedat_service.errors import ConfigError
@@ -11,6 +12,14 @@ _WIDTH = 20
 _CONVOLUTIONAL_WIDTH = 5
 _CONVOLUTIONAL_BATCH = 32
 _MAX_PARAMETERS = 500_000
+
+_WIDEST_OF_A_POOL = 5
+"""So that a cohort of ten keeps two processes busy.
+
+Never the number of processes: the last bits of the results would depend on it.
+"""
+_PARAMETERS_ON_A_GPU = 100_000_000
+"""In a stack: with gradients, moments and a centre they take 2 GB."""
 
 
 def plan_stacks(keys: Sequence[Hashable], width: int) -> list[list[int]]:
@@ -50,6 +59,17 @@ def default_width(module: nn.Module, batch_size: int) -> int:
     if any(isinstance(part, nn.Conv2d) for part in module.modules()):
         return _CONVOLUTIONAL_WIDTH if batch_size < _CONVOLUTIONAL_BATCH else 1
     return _WIDTH
+
+
+def pool_width(module: nn.Module, batch_size: int, device: torch.device) -> int:
+    """How many clients a pool's process trains as one stack.
+
+    A GPU takes a whole cohort, as far as memory goes: a step of one small model leaves it idle, and a step of
+    many takes as many calls.
+    """
+    if device.type == "cpu":
+        return min(_WIDEST_OF_A_POOL, default_width(module, batch_size))
+    return max(1, _PARAMETERS_ON_A_GPU // sum(parameter.numel() for parameter in module.parameters()))
 
 
 def _split_evenly(group: list[int], width: int) -> list[list[int]]:

@@ -1,13 +1,16 @@
 """Local training of several clients at once."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from fedat_service.errors import ConfigError, TrainingError
-from workers.training.contexts import one_thread
+from workers.training.contexts import computing_on
+from workers.training.devices import CPU
 from workers.training.optimizer import LocalOptimizer
 from workers.training.stacked.batches import StackedBatch, StackedBatches
 from workers.training.stacked.job import Job, stack_key
@@ -15,16 +18,20 @@ from workers.training.stacked.stacking import StackedModel
 from workers.training.trainer import TrainResult
 
 
-def train_stack(model: StackedModel, jobs: Sequence[Job], *, autocast: bool = False) -> list[TrainResult]:
-    """Train jobs with equal keys as one stack, on one thread.
+def train_stack(
+    model: StackedModel, jobs: Sequence[Job], *, autocast: bool = False, device: torch.device = CPU
+) -> list[TrainResult]:
+    """Train jobs with equal keys as one stack; on the CPU, on one thread.
 
     Every job gets what `TorchTrainer.train` would give it alone, but for the order of sums; starts and seeds
-    may differ. Equal arguments give equal results bit for bit; in another stack, the last bits may differ.
+    may differ. Equal arguments give equal results bit for bit; in another stack or on another kind of device,
+    the last bits may differ.
 
     Args:
         model: The stacked form of the module.
         jobs: One for each client.
         autocast: Whether layers compute in bfloat16; parameters, loss and optimizer stay in float32.
+        device: Where to work.
 
     Returns:
         What each job gave, in their order.
@@ -36,29 +43,33 @@ def train_stack(model: StackedModel, jobs: Sequence[Job], *, autocast: bool = Fa
     """
     _require_one_key(model, jobs)
     epochs = jobs[0].solver.epochs
-    tensors = model.load([job.start for job in jobs])
-    with one_thread():
-        losses = _train(model, tensors, jobs, autocast)
+    tensors = model.load([job.start for job in jobs], device)
+    with computing_on(device):
+        losses = _train(model, tensors, jobs, autocast, device).cpu().tolist()
     _require_finite(tensors, jobs)
+    arrays = {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
     return [
         TrainResult(
-            {name: tensor[k].numpy(force=True).copy() for name, tensor in tensors.items()},
+            {name: np.array(array[k]) for name, array in arrays.items()},
             len(job.labels),
-            {"train_loss": losses[k].item() / len(job.labels) / epochs},
+            {"train_loss": losses[k] / len(job.labels) / epochs},
         )
         for k, job in enumerate(jobs)
     ]
 
 
-def _train(model: StackedModel, tensors: dict[str, Tensor], jobs: Sequence[Job], autocast: bool) -> Tensor:
+def _train(
+    model: StackedModel, tensors: dict[str, Tensor], jobs: Sequence[Job], autocast: bool, device: torch.device
+) -> Tensor:
     """Move `tensors`; return the sum of each client's losses over all examples and epochs, ``(K,)``."""
     solver = jobs[0].solver
     optimizer = LocalOptimizer([tensor for tensor in tensors.values() if tensor.requires_grad], solver)
-    batches = StackedBatches(jobs)
-    losses, each = torch.zeros(len(jobs), dtype=torch.float64), torch.ones(len(jobs))
+    batches = StackedBatches(jobs, device)
+    losses = torch.zeros(len(jobs), dtype=torch.float64, device=device)
+    each = torch.ones(len(jobs), device=device)
     for _ in range(solver.epochs):
         for batch in batches.epoch():
-            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
                 scores = model(tensors, batch.inputs)
             loss = _mean_losses(scores.float(), batch)
             loss.backward(each)  # type: ignore[no-untyped-call]

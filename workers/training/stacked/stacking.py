@@ -12,6 +12,7 @@ from torch.func import functional_call
 from fedat_service.params import Params
 from workers.models.state import load_params
 from workers.training.contexts import one_thread, seeded
+from workers.training.devices import CPU
 from workers.training.stacked.layers import (
     Layer,
     Layout,
@@ -58,8 +59,8 @@ class StackedModel:
             h = layer.apply(h, tensors)
         return h if layout is Layout.CLIENTS else to_clients(h, len(inputs))
 
-    def load(self, starts: Sequence[Params]) -> dict[str, Tensor]:
-        """Stack the clients' `state_dict`, in its order; what learns in the module requires a gradient.
+    def load(self, starts: Sequence[Params], device: torch.device = CPU) -> dict[str, Tensor]:
+        """Stack the clients' `state_dict` on a device, in its order; what learns there needs a gradient.
 
         Raises:
             ManifestError: If one does not fit the module.
@@ -68,13 +69,14 @@ class StackedModel:
         for start in starts:
             load_params(self._module, start)
             states.append({name: tensor.clone() for name, tensor in self._module.state_dict().items()})
-        return _stack_states(self._module, states)
+        return _stack_states(self._module, states, device)
 
 
 def stack(module: nn.Module, example: Tensor) -> StackedModel | NotStackable:
     """Turn a module into a stacked forward, if it is a chain of known layers.
 
-    The chain is used only if two clients with random parameters get the same scores, gradients and buffers
+    That depends on the module alone, so it is found on the CPU, wherever the stack will train. The chain is
+    used only if two clients with random parameters get the same scores, gradients and buffers
     from it as from the module itself. The module is left in training mode.
 
     Args:
@@ -85,7 +87,7 @@ def stack(module: nn.Module, example: Tensor) -> StackedModel | NotStackable:
         return NotStackable(f"its inputs are {example.dtype}")
     module.train()
     try:
-        with one_thread(), seeded(0):
+        with one_thread(), seeded(0, CPU):
             model = StackedModel(module, _chain(module))
             _compare(model, module, example)
     except _UnknownError as error:
@@ -187,12 +189,12 @@ def _random_state(module: nn.Module) -> dict[str, Tensor]:
     return {n: torch.randn_like(t) / 10 if n in learning else t.clone() for n, t in state.items()}
 
 
-def _stack_states(module: nn.Module, states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+def _stack_states(
+    module: nn.Module, states: Sequence[dict[str, Tensor]], device: torch.device = CPU
+) -> dict[str, Tensor]:
     learning = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
-    return {
-        name: torch.stack([state[name] for state in states]).contiguous().requires_grad_(name in learning)
-        for name in states[0]
-    }
+    stacked = {name: torch.stack([state[name] for state in states]).contiguous() for name in states[0]}
+    return {name: tensor.to(device).requires_grad_(name in learning) for name, tensor in stacked.items()}
 
 
 def _of_client(tensors: Tensors, k: int) -> dict[str, Tensor]:

@@ -188,3 +188,28 @@ def test_a_start_of_another_model_is_refused(mlp):
     other = replace(job, start=params_of(build("logistic", SHAPE, 10, seed=0)))
     with pytest.raises(ManifestError):
         train_stack(stacked(mlp), [job, other])
+
+
+@pytest.mark.parametrize("prox_mu", [0.0, 0.4])
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_optimizer_moves_a_stack_elsewhere(away, name, prox_mu):
+    model = build("cnn", SHAPE, 10, seed=0)
+    jobs = jobs_for(model, Solver(name=name, lr=0.01, prox_mu=prox_mu, epochs=2), UNEQUAL)
+    assert_same_bits(train_stack(stacked(model), jobs, device=away), train_stack(stacked(model), jobs))
+
+
+@pytest.mark.parametrize("build_model", [normalised, lambda: build("mlp", SHAPE, 10, seed=0)])
+def test_buffers_and_what_does_not_learn_are_elsewhere_too(away, build_model):
+    model = build_model()
+    next(model.parameters()).requires_grad_(False)
+    jobs = jobs_for(model, SOLVER, (20, 20))
+    assert_same_bits(train_stack(stacked(model), jobs, device=away), train_stack(stacked(model), jobs))
+
+
+def assert_same_bits(elsewhere, here):
+    for mine, expected in zip(elsewhere, here, strict=True):
+        assert mine.metrics == expected.metrics
+        for name, array in expected.params.items():
+            assert type(mine.params[name]) is np.ndarray
+            assert mine.params[name].shape == array.shape
+            assert np.array_equal(mine.params[name], array), name
