@@ -5,7 +5,7 @@ What needs torch or httpx is imported where it is used: `fedat --help` waits for
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -17,9 +17,10 @@ from rich.console import Console
 from fedat_service.errors import ConfigError
 from fedat_service.wire.complaints import first_of, place_of, reason_of
 from fedat_service.wire.messages import CreateFederation
-from fedat_service.wire.presets import PRESETS, resolve
-from fedat_service.wire.settings import Method, Rounds, Stop, Tiering
+from fedat_service.wire.presets import PRESETS
+from fedat_service.wire.settings import Rounds, Stop, Tiering
 from workers.fleet.settings import FleetSettings
+from workers.method import method_of
 
 Message = TypeVar("Message", bound=BaseModel)
 T = TypeVar("T")
@@ -77,6 +78,10 @@ ProxMu = Annotated[
 ]
 Codec = Annotated[str | None, typer.Option(help="float32, float16, polyline, qsgd or affine8.")]
 Precision = Annotated[int | None, typer.Option(help="Decimals that polyline keeps, 3 to 6.")]
+Changes = Annotated[
+    list[str],
+    typer.Option("--set", metavar="AXIS.FIELD=VALUE", help="Anything else of the method: schedule.phi=4."),
+]
 
 Federation = Annotated[str, typer.Argument(help="Which federation to work for.")]
 Clients = Annotated[int, typer.Option(help="Simulated clients.")]
@@ -143,6 +148,7 @@ def create(
     prox_mu: ProxMu = None,
     codec: Codec = None,
     precision: Precision = None,
+    changes: Changes = [],  # noqa: B006 - typer gives a fresh one
 ) -> None:
     """Create a federation on a running service, for the model and the data that a fleet will train.
 
@@ -150,7 +156,7 @@ def create(
     uploaded. The federation ends at the first of --max-time, --max-versions and --target-accuracy, or never.
     """
     solver = {"lr": lr, "epochs": epochs, "batch_size": batch_size, "prox_mu": prox_mu}
-    method = _method(preset, solver, {"name": codec, "precision": precision})
+    method = method_of(preset, {"solver": solver, "codec": {"codec": codec, "precision": precision}}, changes)
     rounds = {"cohort_size": cohort, "deadline_s": deadline, "start_clients": start_clients}
     stop = {"max_time_s": max_time, "max_versions": max_versions, "target_accuracy": target_accuracy}
     whose = {"federation": name, "url": url, "model": model, "data": data, "data_dir": data_dir}
@@ -242,41 +248,14 @@ def manifest(model: Model = _DEFAULT.model, data: Data = _DEFAULT.data, data_dir
     typer.echo(describe_model(settings).manifest.model_dump_json())
 
 
-def _method(preset: str, solver: dict[str, Any], codec: dict[str, Any]) -> Method:
-    """A preset with the settings that were given."""
-    method = resolve(preset)
-    return _checked(
-        Method,
-        participation=method.participation,
-        schedule=method.schedule,
-        solver=_changed(method.solver, solver),
-        server=method.server,
-        codec=_changed(method.codec, codec, name="--codec"),
-    )
-
-
-def _changed(settings: Message, given: dict[str, Any], **options: str) -> Message:
-    changes = {name: value for name, value in given.items() if value is not None}
-    values = {**settings.model_dump(), **changes}
-    try:
-        return type(settings)(**values)
-    except ValidationError as error:
-        raise _refusal(error, options) from error
-
-
 def _checked(settings: type[Message], **values: Any) -> Message:  # noqa: ANN401 - pydantic checks them
     try:
         return settings(**values)
     except ValidationError as error:
-        raise _refusal(error, _OPTIONS) from error
-
-
-def _refusal(error: ValidationError, options: Mapping[str, str]) -> ConfigError:
-    """What is wrong, by the name of the option that it came with."""
-    first = first_of(error)
-    field = place_of(first)
-    option = options.get(field, f"--{field.replace('_', '-')}")
-    return ConfigError(f"{option}: {reason_of(first)}" if field else reason_of(first))
+        first = first_of(error)
+        field = place_of(first)
+        option = _OPTIONS.get(field, f"--{field.replace('_', '-')}")
+        raise ConfigError(f"{option}: {reason_of(first)}" if field else reason_of(first)) from error
 
 
 def _console() -> Console:

@@ -54,9 +54,10 @@ def read_initial_model(body: Body, spec: Spec) -> Model:
     """Read a whole model in whatever codec it came.
 
     Raises:
-        Unprocessable: If the bytes are not all layers of this model.
+        Unprocessable: If the bytes are not all layers of this model, or more than that.
     """
     bundle = _read(body, spec)
+    _require_initial(bundle, spec)
     sent = {entry.tensor.layer for entry in bundle.entries}
     if missing := [layer for layer in spec.manifest.layers if layer not in sent]:
         raise Unprocessable(f"layer {missing[0]!r} of the initial model is missing", missing[0])
@@ -71,6 +72,21 @@ def read_initial_model(body: Body, spec: Spec) -> Model:
         if tensor.trainable and (np.abs(model.floats[spec.manifest.spans[tensor.name]]) > largest).any():
             raise Unprocessable(f"tensor {tensor.name!r} has values beyond {largest:g}", tensor.name)
     return model
+
+
+def _require_initial(bundle: Bundle, spec: Spec) -> None:
+    _require_own(bundle, spec)
+    if bundle.version != 0:
+        raise Unprocessable(f"an initial model is version 0, got {bundle.version}", "version")
+    for entry in bundle.entries:
+        if entry.slot != "weights":
+            name = entry.tensor.name
+            raise Unprocessable(f"{_what(entry.slot, name)} is no part of a model", name)
+
+
+def _require_own(bundle: Bundle, spec: Spec) -> None:
+    if bundle.federation != spec.name:
+        raise Unprocessable(f"the bundle is for federation {bundle.federation!r}", "federation")
 
 
 def _read(body: Body, spec: Spec) -> Bundle:
@@ -102,8 +118,7 @@ def check_submission(
             codecs than the task asks for.
     """
     bundle = submission.bundle
-    if bundle.federation != spec.name:
-        raise Unprocessable(f"the bundle is for federation {bundle.federation!r}", "federation")
+    _require_own(bundle, spec)
     if bundle.num_examples is None or bundle.base_version is None:
         missing = "num_examples" if bundle.num_examples is None else "base_version"
         raise Unprocessable(f"an update must say its {missing}", missing)

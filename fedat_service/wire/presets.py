@@ -66,7 +66,11 @@ def _row(
 
 
 def _adam(prox_mu: float = 0.0, steps: int | None = None) -> Solver:
-    """Local work of FedAT's experiments (section 6): Adam, three epochs, batches of ten."""
+    """Local work of FedAT's experiments (section 6): Adam, three epochs, batches of ten.
+
+    Methods about participation, the wire and the server have it too, whatever their papers trained with:
+    they are compared for what they are about.
+    """
     return Solver(name="adam", lr=1e-3, epochs=3, steps=steps, batch_size=10, prox_mu=prox_mu)
 
 

@@ -1,6 +1,7 @@
 """A method as data: one value on each of the five axes, strict, frozen, and the same on both sides."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,7 +29,34 @@ def _head_like(value: object) -> Any:  # noqa: ANN401 - a type, as pydantic take
 Head = Annotated[Literal["classifier"] | HeadCount | HeadPatterns, judged_as(_head_like)]
 
 
-class Participation(Strict):
+_Owners = Mapping[str, tuple[str, ...]]
+
+
+class Axis(Strict):
+    """One of the five: its `name` is what is chosen there, and says which of the other fields count."""
+
+    name: str
+
+    belongs: ClassVar[_Owners] = {}
+    """The choices that have a field, by field; all have those that are not here."""
+
+    @model_validator(mode="after")
+    def _only_its_own(self) -> Self:
+        require_own(self, self.name, self.belongs)
+        return self
+
+    def changed(self, given: Mapping[str, Any]) -> Self:
+        """The same with other values; what another choice does not have falls away.
+
+        Raises:
+            ValidationError: If a value makes no sense, or belongs to another choice.
+        """
+        name = given.get("name", self.name)
+        kept = {field: value for field, value in self if name in self.belongs.get(field, (name,))}
+        return type(self)(**{**kept, **given})
+
+
+class Participation(Axis):
     """Who trains when, and how finished work enters the global model.
 
     `fedavg` is one tier that holds everybody. `fedat` and `tifl` train `num_tiers` tiers by measured latency:
@@ -58,13 +86,17 @@ class Participation(Strict):
     poly_a: Annotated[Float, Field(gt=0, le=10)] = 0.5
     buffer_size: Annotated[Int, Field(ge=1, le=100_000)] = 10
 
+    belongs: ClassVar[_Owners] = {
+        **dict.fromkeys(("mixing", "cold_start"), ("fedat",)),
+        "weighting": ("fedavg", "fedat", "tifl"),
+        **dict.fromkeys(("interval", "num_rounds"), ("tifl",)),
+        **dict.fromkeys(("staleness", "hinge_a", "hinge_b", "poly_a"), ("fedasync", "fedbuff")),
+        "alpha": ("fedasync",),
+        "buffer_size": ("fedbuff",),
+    }
+
     @model_validator(mode="after")
-    def _only_its_own(self) -> Self:
-        own = ("fedat",)
-        belongs = {"mixing": own, "cold_start": own, "weighting": ("fedavg", "fedat", "tifl")}
-        belongs |= dict.fromkeys(("interval", "num_rounds"), ("tifl",))
-        belongs |= dict.fromkeys(("staleness", "hinge_a", "hinge_b", "poly_a"), ("fedasync", "fedbuff"))
-        require_own(self, self.name, belongs | {"alpha": ("fedasync",), "buffer_size": ("fedbuff",)})
+    def _fits(self) -> Self:
         hinge = dict.fromkeys(("hinge_a", "hinge_b"), ("hinge",))
         require_own(self, self.staleness, hinge | {"poly_a": ("polynomial",)})
         if (self.mixing, self.cold_start) == ("uniform", "smoothed"):
@@ -72,7 +104,7 @@ class Participation(Strict):
         return self
 
 
-class Schedule(Strict):
+class Schedule(Axis):
     """Which tensors travel at which sync of a round; a round ends with everything in sync.
 
     `full` is one sync a round. `fedals` averages the layers of the `head` at each of `alpha` syncs, the
@@ -94,15 +126,17 @@ class Schedule(Strict):
     warmup_blocks: Annotated[Int, Field(ge=0, le=1_000_000)] = 6
     buffers: Literal["average", "local"] = "average"
 
-    @model_validator(mode="after")
-    def _only_its_own(self) -> Self:
-        belongs = dict.fromkeys(("alpha", "head"), ("fedals",))
-        belongs |= dict.fromkeys(("phi", "rule", "unit", "warmup_blocks"), ("fedlama",))
-        require_own(self, self.name, belongs)
-        return self
+    belongs: ClassVar[_Owners] = {
+        **dict.fromkeys(("alpha", "head"), ("fedals",)),
+        **dict.fromkeys(("phi", "rule", "unit", "warmup_blocks"), ("fedlama",)),
+    }
 
 
-class Solver(Strict):
+_PLAIN = ("sgd", "momentum", "adam", "adamw")
+_SHARED_MOMENT = ("fedams", "fedlamb", "mimeams", "mimelamb")
+
+
+class Solver(Axis):
     """How a client trains: the local optimizer, its local work, and how long its state lives.
 
     `sgd`, `momentum`, `adam` and `adamw` are the optimizers of that name. `scaffold` is SGD with control
@@ -113,8 +147,9 @@ class Solver(Strict):
     corrected gradients.
 
     Local work between two syncs is `steps` batches; without it, `epochs` passes. `prox_mu` weighs the
-    proximal term (FedProx; FedAT eq. 5: lambda = 0.4), `weight_decay` all that learns. An optimizer's state
-    begins anew with every `round`, or `never` (FedLAMA and FedALS keep the momentum, here that of a client).
+    proximal term (FedProx; FedAT eq. 5: lambda = 0.4), `weight_decay` all that learns (kernels alone in
+    FedLAMA's own code). An optimizer's state begins anew with every `round`, or `never` (FedLAMA and FedALS
+    keep the momentum, here that of a client).
     """
 
     name: Literal[
@@ -134,18 +169,17 @@ class Solver(Strict):
     reset: Literal["round", "never"] = "round"
     moment_every: Annotated[Int, Field(ge=1, le=1_000_000)] = 1
 
-    @model_validator(mode="after")
-    def _only_its_own(self) -> Self:
-        plain = ("sgd", "momentum", "adam", "adamw")
-        shared_moment = ("fedams", "fedlamb", "mimeams", "mimelamb")
-        belongs = {"option": ("scaffold",), "reset": plain, "prox_mu": (*plain, "scaffold")}
-        belongs |= {"momentum": ("momentum", "mime"), "moment_every": shared_moment}
-        belongs |= dict.fromkeys(("beta1", "beta2", "eps"), ("adam", "adamw", *shared_moment))
-        require_own(self, self.name, belongs)
-        return self
+    belongs: ClassVar[_Owners] = {
+        "momentum": ("momentum", "mime"),
+        **dict.fromkeys(("beta1", "beta2", "eps"), ("adam", "adamw", *_SHARED_MOMENT)),
+        "prox_mu": (*_PLAIN, "scaffold"),
+        "option": ("scaffold",),
+        "reset": _PLAIN,
+        "moment_every": _SHARED_MOMENT,
+    }
 
 
-class ServerOptimizer(Strict):
+class ServerOptimizer(Axis):
     """How an aggregate moves a model.
 
     `average` replaces it. `server_lr` goes `gamma` times as far (FedCOM's gamma, SCAFFOLD's eta_g). The
@@ -162,15 +196,14 @@ class ServerOptimizer(Strict):
     tau: Annotated[Float, Field(gt=0, le=1)] = 1e-3
     v0: Annotated[Float, Field(ge=0, le=1)] = 0.0
 
-    @model_validator(mode="after")
-    def _only_its_own(self) -> Self:
-        adaptive = ("fedadam", "fedyogi", "fedadagrad")
-        belongs = dict.fromkeys(("lr", "beta1", "tau", "v0"), adaptive)
-        require_own(self, self.name, belongs | {"gamma": ("server_lr",), "beta2": adaptive[:2]})
-        return self
+    belongs: ClassVar[_Owners] = {
+        "gamma": ("server_lr",),
+        "beta2": ("fedadam", "fedyogi"),
+        **dict.fromkeys(("lr", "beta1", "tau", "v0"), ("fedadam", "fedyogi", "fedadagrad")),
+    }
 
 
-class CodecSettings(Strict):
+class CodecSettings(Axis):
     """How tensors become bytes.
 
     `precision`, `layout` and `reference` belong to polyline, `levels` to qsgd, `directions` to qsgd and
@@ -195,11 +228,11 @@ class CodecSettings(Strict):
     levels: Annotated[Int, Field(ge=1, le=65_535)] = 16
     directions: Literal["up", "both"] = "up"
 
-    @model_validator(mode="after")
-    def _only_its_own(self) -> Self:
-        own = dict.fromkeys(("precision", "layout", "reference"), ("polyline",))
-        require_own(self, self.name, own | {"levels": ("qsgd",), "directions": ("qsgd", "affine8")})
-        return self
+    belongs: ClassVar[_Owners] = {
+        **dict.fromkeys(("precision", "layout", "reference"), ("polyline",)),
+        "levels": ("qsgd",),
+        "directions": ("qsgd", "affine8"),
+    }
 
 
 class Method(Strict):

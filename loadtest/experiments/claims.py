@@ -17,7 +17,7 @@ class Verdict:
     Attributes:
         expectation: What was expected.
         other: The method it was compared with.
-        ratios: The method's value over the other's, seed by seed, in words: `< 0.30` if the other never
+        ratios: The method's value over the other's, seed by seed, in words: `< 0.300` if the other never
             got there.
         shows: Whether each seed shows it.
     """
@@ -84,7 +84,7 @@ def _ratio(own: Range, other: Range) -> str:
     low = own[0] / other[1] if other[1] > 0 else math.nan
     high = own[1] / other[0] if other[0] > 0 else math.inf
     if low == high:
-        return f"{low:.2f}"
+        return f"{low:.3f}"
     if high < math.inf:
-        return f"< {high:.2f}"
-    return f"> {low:.2f}" if low > 0 else "unknown"
+        return f"< {high:.3f}"
+    return f"> {low:.3f}" if low > 0 else "unknown"

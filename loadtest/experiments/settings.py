@@ -192,14 +192,14 @@ class ExperimentSettings(Strict):
         }
         if preset.participation.name == "fedat":
             work["prox_mu"] = self.prox_mu
-        axes = preset.model_dump()
-        axes["solver"].update(work)
-        for axis, values in axes.items():
-            values.update(getattr(table, axis))
-        try:
-            return Method.model_validate(axes)
-        except ValidationError as error:
-            raise config_error(error, "method", name) from error
+        preset = preset.model_copy(update={"solver": preset.solver.model_copy(update=work)})
+        axes = {}
+        for axis, settings in preset:
+            try:
+                axes[axis] = settings.changed(getattr(table, axis))
+            except ValidationError as error:
+                raise config_error(error, "method", name, axis) from error
+        return Method(**axes)
 
     def horizon_of(self, name: str) -> float:
         """Simulated seconds that a method runs."""

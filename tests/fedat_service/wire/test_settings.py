@@ -1,6 +1,9 @@
+from typing import get_args
+
 import pytest
 from pydantic import ValidationError
 
+from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import CodecSettings, Method, Schedule, ServerOptimizer, Tiering
 
 
@@ -85,6 +88,29 @@ def test_a_schedule_that_makes_no_sense_is_refused(given, reason):
 def test_a_server_optimizer_that_makes_no_sense_is_refused(given, reason):
     with pytest.raises(ValidationError, match=reason):
         ServerOptimizer.model_validate(given)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(
+    ("axis", "name"),
+    [
+        (axis, name)
+        for axis, field in Method.model_fields.items()
+        for name in get_args(field.annotation.model_fields["name"].annotation)
+    ],
+)
+def test_any_choice_fits_on_any_axis_of_a_preset(preset, axis, name):
+    before = getattr(resolve(preset), axis)
+    after = before.changed({"name": name})
+    assert after.name == name
+    shared = {field for field in type(before).model_fields if field not in before.belongs} - {"name"}
+    assert all(getattr(after, field) == getattr(before, field) for field in shared)
+    assert name != before.name or after == before
+
+
+def test_what_is_given_for_another_choice_is_refused():
+    with pytest.raises(ValidationError, match="levels belongs to qsgd, not to polyline"):
+        CodecSettings(name="qsgd", levels=3).changed({"name": "polyline", "levels": 4})
 
 
 @pytest.mark.parametrize(

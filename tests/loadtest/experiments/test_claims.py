@@ -32,19 +32,19 @@ def test_a_claim_shows_if_every_seed_shows_it(verdict_on):
     mixed = verdict_on([EARLY, LATE], [LATE, LATE], at_most=0.25)
     assert mixed.shows == (True, False)
     assert not mixed.holds
-    assert mixed.ratios == ("0.25", "1.00")
+    assert mixed.ratios == ("0.250", "1.000")
 
 
 def test_a_method_that_never_arrives_is_slower_than_its_whole_run(verdict_on):
     verdict = verdict_on([EARLY], [NEVER], at_most=0.2)
     assert verdict.holds
-    assert verdict.ratios == ("< 0.20",)
+    assert verdict.ratios == ("< 0.200",)
     assert not verdict_on([EARLY], [NEVER], at_most=0.1).holds
 
 
 def test_who_never_arrives_shows_no_speed(verdict_on):
     assert not verdict_on([NEVER], [LATE], at_most=100.0).holds
-    assert verdict_on([NEVER], [LATE], at_most=1.0).ratios == ("> 1.25",)
+    assert verdict_on([NEVER], [LATE], at_most=1.0).ratios == ("> 1.250",)
     assert verdict_on([NEVER], [LATE], at_least=1.25).holds
 
 

@@ -150,14 +150,14 @@ def test_a_claim_that_shows_is_said_to_show(outcome_of, runs):
     text = to_markdown(outcome_of(runs, **CLAIM), [])
     assert "FedAT is faster." in text
     assert "**It shows in these runs.**" in text
-    assert "fedat at most 0.5 times fedavg: **holds**; shows with 1 of 1 seeds (ratios 0.50)" in text
+    assert "fedat at most 0.5 times fedavg: **holds**; shows with 1 of 1 seeds (ratios 0.500)" in text
 
 
 def test_a_claim_that_does_not_show_is_said_not_to(outcome_of, make_run):
     runs = [make_run("fedavg", CLIMB), make_run("fedat", SLOW, 2)]
     text = to_markdown(outcome_of(runs, **CLAIM), [])
     assert "**It does not show in these runs: 0 of 1 expectations hold with every seed.**" in text
-    assert "**does not hold**; shows with 0 of 1 seeds (ratios 2.00)" in text
+    assert "**does not hold**; shows with 0 of 1 seeds (ratios 2.000)" in text
 
 
 def test_a_claim_without_its_methods_is_not_checked(outcome_of, make_run):

@@ -20,7 +20,7 @@ class Scaffold:
 
     If only a part of the model is due, only its variates change, with x as that part was last fetched and K
     the steps since: FedALS, Algorithm 4 (FedALS+SCAFFOLD). A proximal term and weight decay belong to the
-    client's own objective, so option II's variates hold them.
+    client's own objective, so the variates hold them.
 
     Raises:
         TrainingError: If a variate that came down or was kept does not fit the model.
@@ -36,7 +36,7 @@ class Scaffold:
         self._c_i = recall("control", parameters, kept.client.get("control", {}))
         self._x = recall_references(parameters, sync, kept)
         self._steps = {name: _steps_since_fetched(name, sync, kept) for name in parameters}
-        self._gradient = problem.full_gradient(solver.weight_decay) if solver.option == "I" else []
+        self._gradient = self._own_gradient() if solver.option == "I" else []
         self._correction = torch._foreach_sub(self._c, self._c_i)
         sgd = solver.model_copy(update={"name": "sgd"})
         self._optimizer = LocalOptimizer(parameters.values(), sgd, self._x)
@@ -72,6 +72,14 @@ class Scaffold:
         parameters = self._problem.parameters
         renewed = self._of_due(named(parameters, self._new_c_i()))
         return {"control": named(parameters, self._c_i) | renewed}
+
+    def _own_gradient(self) -> list[Tensor]:
+        """The full gradient of the client's own objective, with its proximal term."""
+        gradient = self._problem.full_gradient(self._solver.weight_decay)
+        with torch.no_grad():
+            away = torch._foreach_sub(list(self._problem.parameters.values()), self._x)
+            torch._foreach_add_(gradient, away, alpha=self._solver.prox_mu)
+        return gradient
 
     def _new_c_i(self) -> list[Tensor]:
         """``c_i+`` of every parameter, whether due or not."""

@@ -148,6 +148,18 @@ def test_the_variate_is_the_mean_gradient_of_the_steps(quadratic, split, join):
     np.testing.assert_allclose(join(result.kept.client["control"]), np.mean(gradients, 0), rtol=1e-12)
 
 
+def test_option_i_has_the_gradient_of_what_the_client_adds_to_its_loss(quadratic, split, join):
+    """Also of a tensor that went on by itself, away from where it was last fetched."""
+    solver = _solver("I", prox_mu=0.5, weight_decay=0.2)
+    trainer, x = quadratic([1.0, 2.0], [1.0, -1.0]), np.array([0.5, 0.5])
+    first = trainer.train(split(x, SIZES), solver, 0, Sync(last=False, up={"weights": ()}))
+    second = trainer.train(first.params, solver, 0, Sync(1, fetched=()), first.kept)
+    y = join(first.params)
+    gradient = np.array([1.0, 2.0]) * (y - [1.0, -1.0]) + 0.5 * (y - x) + 0.2 * y
+    assert not np.allclose(y, x)
+    np.testing.assert_allclose(join(second.kept.client["control"]), gradient, rtol=1e-12)
+
+
 def test_work_that_is_cut_by_a_sync_at_which_nothing_is_due_is_one_work(quadratic, split, join):
     trainer, start = quadratic([1.0, 2.0], [1.0, -1.0]), split([0.5, 0.5], SIZES)
     slots = {"control": split([0.3, -0.7], SIZES)}
