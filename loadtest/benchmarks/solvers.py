@@ -52,7 +52,7 @@ def compare(model: str, num_examples: int, repeats: int) -> dict[str, float]:
         torch.rand((num_examples, *_SHAPE), generator=generator),
         torch.randint(_CLASSES, (num_examples,), generator=generator),
     )
-    trainer, params = TorchTrainer(module, data, data), params_of(module)
+    trainer, params = TorchTrainer(module, data, data, device="cpu"), params_of(module)
     rounds = {name: _round(name, trainer, params, manifest_of(module)) for name in _NAMES}
     return medians_s(rounds, repeats)
 

@@ -63,7 +63,7 @@ def our_round(name: str, cohort: list[_Client], solver: Solver) -> _Round:
     """One client after the other, each by the trainer of the package."""
     model = build(name, _SHAPE, _CLASSES, seed=0)
     start = params_of(model)
-    trainers = [TorchTrainer(model, client, client) for client in cohort]
+    trainers = [TorchTrainer(model, client, client, device="cpu") for client in cohort]
 
     def run() -> None:
         for seed, trainer in enumerate(trainers):
