@@ -51,7 +51,7 @@ def demo(**fields: Any) -> None:  # noqa: ANN401 - values of options
     from loadtest.experiments.demo import run_demo
 
     console = _console()
-    with _terminable():
+    with terminable():
         report = run_demo(experiment, console)
     _tell(console, report)
 
@@ -131,7 +131,8 @@ def bench(
     """
     from loadtest.benchmarks.run import run_benchmarks, show
 
-    show(partial(run_benchmarks, only, _console()))
+    with terminable():
+        show(partial(run_benchmarks, only, _console()))
 
 
 def _on(engine: Literal["inline", "processes", "ray"]) -> "Simulate":
@@ -152,7 +153,7 @@ def _tell(console: Console, report: Path) -> None:
 def _resumable(console: Console) -> Iterator[None]:
     """Say that nothing is lost by an interrupt, or with a process that trained."""
     try:
-        with _terminable():
+        with terminable():
             yield
     except KeyboardInterrupt:
         console.print("interrupted: the same command goes on from there")
@@ -162,7 +163,7 @@ def _resumable(console: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Let a termination unwind like an interrupt: whoever started processes ends them."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:

@@ -171,7 +171,9 @@ class Journal:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A defect in carrying out must not leave anybody waiting for ever."""
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        # An exit or an interrupt of the process is no defect.
+        if isinstance(error, Exception):
             _log.error("defect", federation=self._federation, exc_info=error)
         for command in self._line:
             _fail(command, self._refusal())

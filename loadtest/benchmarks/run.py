@@ -44,7 +44,7 @@ def run_benchmarks(only: str, console: Console) -> Results:
 
     Raises:
         ConfigError: If no suite fits.
-        NotMeasured: If a suite failed, or part of it; it holds the results of the others.
+        NotMeasured: If a suite failed, or part of it, or was interrupted; it holds the results of the others.
     """
     wanted = [suite for suite in SUITES if suite.startswith(only) or only.startswith(suite)]
     if not wanted:
@@ -55,9 +55,12 @@ def run_benchmarks(only: str, console: Console) -> Results:
         start_s = perf_counter()
         try:
             results[suite] = importlib.import_module(f"loadtest.benchmarks.{suite}").measure()
-        except FedATError as error:
+        except (FedATError, OSError) as error:
             results[suite] = error.results if isinstance(error, NotMeasured) else {}
             failures.append(f"{suite}: {error}")
+        except KeyboardInterrupt:
+            failures.append(f"{suite}: interrupted")
+            break
         console.print(f"measured {suite} in {perf_counter() - start_s:.0f} s", highlight=False)
     merged = merge(results, only)
     if failures:

@@ -23,7 +23,7 @@ from workers.models.state import params_of
 from workers.training.devices import CPU
 from workers.training.memory import keep_freed_memory
 from workers.training.stacked.job import Job, stack_key
-from workers.training.stacked.planning import plan_stacks, pool_width
+from workers.training.stacked.planning import plan_stacks, stack_width
 from workers.training.stacked.stack_trainer import train_stack
 from workers.training.stacked.stacking import NotStackable, stack
 
@@ -73,7 +73,7 @@ def _stacked_round(name: str, clients: Sequence[tuple[Tensor, Tensor]]) -> _Roun
     start = params_of(module)
     jobs = [Job(x, y, start, _SOLVER, seed) for seed, (x, y) in enumerate(clients)]
     keys = [stack_key(job, mixes_examples=model.mixes_examples) for job in jobs]
-    stacks = plan_stacks(keys, pool_width(module, _SOLVER.batch_size, CPU))
+    stacks = plan_stacks(keys, stack_width(module, _SOLVER.batch_size, CPU))
 
     def run() -> None:
         for places in stacks:

@@ -145,13 +145,14 @@ def _over_seeds(
 def _run_methods(
     experiment: Experiment, kept_in: Path, simulate: Simulate | None, console: Console | None, fresh: bool
 ) -> dict[str, MethodRun]:
-    from loadtest.experiments.content import content_of
+    from loadtest.experiments.content import content_of, require_same_content
     from loadtest.experiments.progress import Progress
 
-    runs, content = {}, content_of(experiment)
+    runs = {}
     with Progress(experiment, console or Console(quiet=True), experiment.horizon_s / _LOOKS) as progress:
         for name in experiment.methods:
-            path, conditions = kept_in / f"{name}.json", experiment.conditions_of(name, content)
+            path, content = kept_in / f"{name}.json", content_of(experiment)
+            conditions = experiment.conditions_of(name, content)
             log, begun = experiment.log_of(name), experiment.unfinished_of(name)
             if fresh:
                 forget(begun)
@@ -161,6 +162,7 @@ def _run_methods(
             else:
                 watch = progress.watch(name, is_begun=begun.exists())
                 run = (simulate or _in_processes())(name, experiment, watch)
+                require_same_content(experiment, content)
                 keep_run(path, conditions, log, run)
             runs[name] = run
     return runs

@@ -1,10 +1,15 @@
 """What stands in the files that a run is made from: with other images or latencies it is another run."""
 
 import hashlib
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
+from fedat_service.errors import ConfigError
+from loadtest.experiments.files import digest_of
 from loadtest.experiments.settings import ExperimentSettings
 from workers.data.catalog import path_of
+from workers.data.folder import names_in
 from workers.fleet.population import is_own
 from workers.latency import trace_of
 
@@ -23,15 +28,25 @@ def content_of(settings: ExperimentSettings) -> dict[str, str]:
     return {field: digest(path) for field, path in paths.items() if path is not None}
 
 
+def require_same_content(settings: ExperimentSettings, before: Mapping[str, str]) -> None:
+    """Refuse a run whose files changed while it went on: nobody knows which of them it saw.
+
+    Raises:
+        FedATError: If they changed, or the data is gone.
+        OSError: If a file cannot be read.
+    """
+    now = content_of(settings)
+    if other := [field for field in now if now[field] != before.get(field)]:
+        raise ConfigError(f"{other[0]} {getattr(settings, other[0])!r} changed while the run went on")
+
+
 def digest(path: Path) -> str:
-    """Hex digest of a file, or of a folder: of the names of the files in it and of what they hold.
+    """Hex digest of a file, or of an image folder: of the names of the images in it and of what they hold.
 
     Raises:
         OSError: If it is not there, or cannot be read.
     """
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        lines = [f"{digest(file)} {file.relative_to(path).as_posix()}\n" for file in files]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        lines = [f"{digest_of(path / name)} {name}\n" for name in names_in(path)]
+        return hashlib.sha256(os.fsencode("".join(lines))).hexdigest()
+    return digest_of(path)

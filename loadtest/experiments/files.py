@@ -1,5 +1,6 @@
 """Files that are whole or not there."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -29,3 +30,13 @@ def keep_log(written: Path, log: Path) -> None:
     if bodies_path(written).exists():
         bodies_path(written).replace(bodies_path(log))
     written.replace(log)
+
+
+def digest_of(path: Path) -> str:
+    """Hex digest of what a file holds.
+
+    Raises:
+        OSError: If it is not there, or cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,5 @@
 """Finished runs on disk: what an interrupted comparison need not do again."""
 
-import hashlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from pydantic import ValidationError
 
 from fedat_service.store.jsonl import bodies_path
 from fedat_service.wire.strict import Strict
-from loadtest.experiments.files import write_atomically
+from loadtest.experiments.files import digest_of, write_atomically
 from loadtest.experiments.results import MethodRun
 
 
@@ -58,12 +57,7 @@ def find_run(path: Path, conditions: dict[str, Any], log: Path) -> MethodRun | N
 
 def _digest(log: Path) -> str:
     """Of a log and its updates; of a file that is not there, nothing."""
-    digests = []
-    for path in (log, bodies_path(log)):
-        if path.exists():
-            with path.open("rb") as file:
-                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return ":".join(digests)
+    return ":".join(digest_of(path) for path in (log, bodies_path(log)) if path.exists())
 
 
 def _version() -> str:

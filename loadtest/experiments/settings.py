@@ -11,7 +11,6 @@ from fedat_service.wire.complaints import at_field, complaint
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Method, MethodName
 from fedat_service.wire.strict import Float, Int, Seed, Strict
-from workers.fleet.settings import DeviceName
 
 Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]
@@ -132,7 +131,7 @@ class ExperimentSettings(Strict):
     processes: Annotated[Int, Field(ge=1, le=1024)] = 2
     """Processes that train; one a core is best."""
 
-    device: DeviceName = "auto"
+    device: str = "auto"
     """Where they train: cpu, cuda, cuda:1 ..., or auto, which is the first GPU if there is one."""
 
     out: Path = Path("runs/demo")
@@ -223,13 +222,13 @@ class ExperimentSettings(Strict):
         Raises:
             ConfigError: If the settings make no such method, or the device is not there.
         """
-        from workers.training.devices import find_device
+        from workers.training.devices import find_device, kind_of
 
         fields = set(ExperimentSettings.model_fields) - _APART
         return {
             **self.model_dump(mode="json", include=fields),
-            # Equal GPUs give the same bits; a CPU gives others.
-            "device": find_device(self.device).type,
+            # Equal GPUs give the same bits; others and a CPU do not.
+            "device": kind_of(find_device(self.device)),
             "horizon_s": self.horizon_of(name),
             "method": self.method_of(name).model_dump(mode="json"),
             "content": dict(content),

@@ -133,7 +133,7 @@ def test_a_process_of_training_that_dies_is_no_reason_to_begin_anew():
 
 
 def terminate_oneself():
-    with cli._terminable():
+    with cli.terminable():
         os.kill(os.getpid(), signal.SIGTERM)
 
 

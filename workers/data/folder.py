@@ -48,10 +48,15 @@ def load_image_folder(path: Path, limit_per_class: int | None = None) -> Dataset
     if limit_per_class is not None and limit_per_class < 1:
         raise RuleError(f"the limit per class must be 1 or more, got {limit_per_class}")
     if path.is_dir():
-        names = [file.relative_to(path).as_posix() for file in path.glob("*/*/*")]
-        return _load(path, names, lambda name: (path / name).read_bytes(), limit_per_class)
+        return _load(path, names_in(path), lambda name: (path / name).read_bytes(), limit_per_class)
     with _open_zip(path) as archive:
         return _load(path, archive.namelist(), partial(_unzip, archive), limit_per_class)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Names of a folder's images, below the folder and in order; whatever else is there is not read."""
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.glob("*/*/*"))
+    return [name for name in names if _IMAGE.fullmatch(name)]
 
 
 def _load(path: Path, names: list[str], read: _Read, limit: int | None) -> Dataset:

@@ -20,7 +20,7 @@ from workers.training.devices import find_device
 from workers.training.jobs import ClientTraining, Job, Work
 from workers.training.stacked.job import Job as StackedJob
 from workers.training.stacked.job import work_key
-from workers.training.stacked.planning import plan_stacks, pool_width
+from workers.training.stacked.planning import plan_stacks, stack_width
 from workers.training.stacked.stack_trainer import train_stack
 from workers.training.stacked.stacking import NotStackable, stack
 from workers.training.torch_trainer import TorchTrainer
@@ -56,7 +56,7 @@ class _Workplace:
         """Which assignments are trained together, by their places."""
         if not assignments:
             return []
-        width = pool_width(self._model, assignments[0].work.solver.batch_size, self._device)
+        width = stack_width(self._model, assignments[0].work.solver.batch_size, self._device)
         return plan_stacks([self._key(one) for one in assignments], width)
 
     def _key(self, one: Assignment) -> Hashable:

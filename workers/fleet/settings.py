@@ -10,7 +10,6 @@ from fedat_service.wire.strict import Float, Int, Name, Seconds, Seed, Strict
 
 _MIN_DIGITS = 3
 
-DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$")]
 """Where training and evaluation run: see `workers.training.devices.find_device`."""
 
 
@@ -55,7 +54,7 @@ class FleetSettings(Strict):
     rate: Annotated[Float, Field(gt=0, le=1e9)] | None = None
     evaluate_every_s: Seconds = 60.0
     evaluate_on_task: bool = False
-    device: DeviceName = "auto"
+    device: str = "auto"
 
     @model_validator(mode="after")
     def _fits(self) -> "FleetSettings":

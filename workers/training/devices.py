@@ -9,7 +9,7 @@ from fedat_service.errors import ConfigError
 
 CPU = torch.device("cpu")
 
-_GPU = re.compile(r"cuda(:(?P<index>\d+))?")
+_GPU = re.compile(r"cuda(:(?P<index>0|[1-9][0-9]*))?")
 
 
 def find_device(name: str | torch.device) -> torch.device:
@@ -36,3 +36,8 @@ def find_device(name: str | torch.device) -> torch.device:
     # cuBLAS asks for it before its first product: without it, torch says that sums may differ in order.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     return torch.device("cuda", index)
+
+
+def kind_of(device: torch.device) -> str:
+    """What its bits depend on: `cpu`, or which GPU it is."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -6,8 +6,10 @@ import typer
 
 from fedat_service.errors import FedATError
 from loadtest.benchmarks.peers.run import main
+from loadtest.cli import terminable
 
 try:
-    typer.run(main)
+    with terminable():
+        typer.run(main)
 except FedATError as error:
     sys.exit(f"error: {error}")

@@ -109,7 +109,7 @@ def run_all(
 def _noted(failures: dict[str, list[str]], name: str) -> Iterator[None]:
     try:
         yield
-    except NotMeasured as error:
+    except (NotMeasured, OSError) as error:
         failures.setdefault(name, []).append(str(error))
 
 

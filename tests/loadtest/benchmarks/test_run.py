@@ -80,6 +80,20 @@ def test_a_suite_that_fails_is_named_and_the_results_of_the_others_are_kept(suit
     assert told.value.results == {"upload_add": TWO}
 
 
+def test_a_disk_that_fails_takes_no_other_results_along(suites, monkeypatch):
+    fails(monkeypatch, "codec", OSError("no space left"))
+    with pytest.raises(NotMeasured, match="codec: no space left") as told:
+        bench("")
+    assert told.value.results == {"upload_add": TWO}
+
+
+def test_what_was_measured_before_an_interrupt_is_kept(suites, monkeypatch):
+    fails(monkeypatch, "upload", KeyboardInterrupt())
+    with pytest.raises(NotMeasured, match="upload: interrupted") as told:
+        bench("")
+    assert set(told.value.results) == {"codec_encode", "codec_decode"}
+
+
 def test_what_a_suite_has_measured_before_it_failed_is_kept(suites, monkeypatch):
     fails(monkeypatch, "codec", NotMeasured("no decoder", {"codec_encode": ONE}))
     with pytest.raises(NotMeasured, match="no decoder") as told:

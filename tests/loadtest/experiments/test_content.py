@@ -1,7 +1,9 @@
+import os
+
 import pytest
 
-from fedat_service.errors import DataMissing
-from loadtest.experiments.content import content_of, digest
+from fedat_service.errors import ConfigError, DataMissing
+from loadtest.experiments.content import content_of, digest, require_same_content
 from loadtest.experiments.settings import ExperimentSettings
 
 
@@ -40,6 +42,35 @@ def test_a_folder_is_the_names_and_the_content_of_its_files(folder):
     assert len(set(digests)) == 4
     image.with_name("b.png").unlink()
     assert digest(folder) == digests[0]
+
+
+def test_images_count_wherever_their_folder_is(folder, tmp_path):
+    (tmp_path / "linked" / "train").mkdir(parents=True)
+    (tmp_path / "linked" / "train" / "cat").symlink_to(folder / "train" / "cat")
+    assert digest(tmp_path / "linked") == digest(folder)
+    (folder / "train" / "cat" / "a.png").write_bytes(b"two")
+    assert digest(tmp_path / "linked") == digest(folder)
+
+
+def test_what_no_image_is_read_from_does_not_count(folder):
+    before = digest(folder)
+    (folder / "train" / "cat" / ".DS_Store").write_bytes(b"x")
+    (folder / "train" / "cat" / os.fsdecode(b"\xff.txt")).write_bytes(b"x")
+    assert digest(folder) == before
+
+
+def test_a_name_that_is_no_text_has_a_digest_too(folder):
+    (folder / "train" / "cat" / os.fsdecode(b"\xff.png")).write_bytes(b"x")
+    assert len(digest(folder)) == 64
+
+
+def test_files_that_changed_while_a_run_went_on_are_named(folder, tmp_path):
+    settings = ExperimentSettings(data="set", data_dir=tmp_path)
+    before = content_of(settings)
+    require_same_content(settings, before)
+    (folder / "train" / "cat" / "a.png").write_bytes(b"two")
+    with pytest.raises(ConfigError, match="data 'set' changed while the run went on"):
+        require_same_content(settings, before)
 
 
 def test_a_file_is_its_content_alone(tmp_path):

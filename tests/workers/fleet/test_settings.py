@@ -32,18 +32,9 @@ def test_settings_survive_the_way_to_another_process(fleet, tmp_path):
         {"rate": 0.0},
         {"compute_s": -1.0},
         {"unknown": 1},
-        {"device": "gpu"},
-        {"device": "cuda:"},
-        {"device": "cuda:01"},
-        {"device": "Cuda"},
         {"device": None},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(fleet, fields):
     with pytest.raises(ValidationError):
         fleet(**fields)
-
-
-@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:11"])
-def test_a_device_has_the_name_that_torch_gives_it(fleet, device):
-    assert fleet(device=device).device == device

@@ -8,16 +8,13 @@ from torch import nn
 
 from fedat_service.errors import ConfigError
 
-_WIDTH = 20
-_CONVOLUTIONAL_WIDTH = 5
-_CONVOLUTIONAL_BATCH = 32
-_MAX_PARAMETERS = 500_000
-
-_WIDEST_OF_A_POOL = 5
-"""So that a cohort of ten keeps two processes busy.
+_WIDTH = 5
+"""As wide as pays with convolutions, and so that a cohort of ten keeps two processes busy.
 
 Never the number of processes: the last bits of the results would depend on it.
 """
+_CONVOLUTIONAL_BATCH = 32
+_MAX_PARAMETERS = 500_000
 _PARAMETERS_ON_A_GPU = 100_000_000
 """In a stack: with gradients, moments and a centre they take 2 GB."""
 
@@ -49,27 +46,19 @@ def plan_stacks(keys: Sequence[Hashable], width: int) -> list[list[int]]:
     return sorted(stacks)
 
 
-def default_width(module: nn.Module, batch_size: int) -> int:
-    """How many clients train fastest as one stack on one core, as measured; 1 if each does alone.
+def stack_width(module: nn.Module, batch_size: int, device: torch.device) -> int:
+    """How many clients a process trains as one stack; 1 if each is faster alone.
 
-    Convolutions fill the caches sooner, and large batches of them need no company; nor do large models.
+    On a core neither large models nor large batches of convolutions need company, as measured. A GPU takes a
+    whole cohort, as far as memory goes: a step of one small model leaves it idle, and a step of many takes as
+    many calls.
     """
-    if sum(parameter.numel() for parameter in module.parameters()) > _MAX_PARAMETERS:
-        return 1
-    if any(isinstance(part, nn.Conv2d) for part in module.modules()):
-        return _CONVOLUTIONAL_WIDTH if batch_size < _CONVOLUTIONAL_BATCH else 1
-    return _WIDTH
-
-
-def pool_width(module: nn.Module, batch_size: int, device: torch.device) -> int:
-    """How many clients a pool's process trains as one stack.
-
-    A GPU takes a whole cohort, as far as memory goes: a step of one small model leaves it idle, and a step of
-    many takes as many calls.
-    """
-    if device.type == "cpu":
-        return min(_WIDEST_OF_A_POOL, default_width(module, batch_size))
-    return max(1, _PARAMETERS_ON_A_GPU // sum(parameter.numel() for parameter in module.parameters()))
+    num_parameters = sum(parameter.numel() for parameter in module.parameters())
+    if device.type != "cpu":
+        return max(1, _PARAMETERS_ON_A_GPU // max(1, num_parameters))
+    convolves = any(isinstance(part, nn.Conv2d) for part in module.modules())
+    alone = num_parameters > _MAX_PARAMETERS or (convolves and batch_size >= _CONVOLUTIONAL_BATCH)
+    return 1 if alone else _WIDTH
 
 
 def _split_evenly(group: list[int], width: int) -> list[list[int]]:

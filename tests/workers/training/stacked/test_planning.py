@@ -6,7 +6,7 @@ from torch import nn
 
 from fedat_service.errors import ConfigError
 from workers.models.networks import build
-from workers.training.stacked.planning import default_width, plan_stacks, pool_width
+from workers.training.stacked.planning import plan_stacks, stack_width
 
 KEYS = st.lists(st.sampled_from([None, "a", "b", ("c", 3)]), max_size=40)
 WIDTHS = st.integers(1, 12)
@@ -59,31 +59,26 @@ def test_a_width_below_one_is_refused():
 @pytest.mark.parametrize(
     ("name", "batch_size", "width"),
     [
-        ("logistic", 10, 20),
-        ("mlp", 10, 20),
-        ("mlp", 64, 20),
+        ("logistic", 10, 5),
+        ("mlp", 64, 5),
+        ("leaf-cnn", 10, 1),
         ("cnn", 10, 5),
         ("cnn", 31, 5),
         ("cnn", 32, 1),
     ],
 )
 def test_the_width_follows_the_kind_of_module_and_the_batch(name, batch_size, width):
-    assert default_width(build(name, (1, 28, 28), 10, seed=0), batch_size) == width
+    assert stack_width(build(name, (1, 28, 28), 10, seed=0), batch_size, torch.device("cpu")) == width
 
 
 def test_a_large_model_trains_alone():
-    assert default_width(nn.Linear(1000, 1000), 10) == 1
-
-
-@pytest.mark.parametrize(("name", "width"), [("logistic", 5), ("cnn", 5), ("leaf-cnn", 1)])
-def test_on_a_cpu_a_pool_never_trains_more_than_five_together(name, width):
-    assert pool_width(build(name, (1, 28, 28), 10, seed=0), 10, torch.device("cpu")) == width
+    assert stack_width(nn.Linear(1000, 1000), 10, torch.device("cpu")) == 1
 
 
 @pytest.mark.parametrize("batch_size", [10, 64])
 def test_a_gpu_takes_as_many_as_its_memory_has_room_for(batch_size):
     widths = [
-        pool_width(build(name, (1, 28, 28), 10, seed=0), batch_size, torch.device("cuda:0"))
+        stack_width(build(name, (1, 28, 28), 10, seed=0), batch_size, torch.device("cuda:0"))
         for name in ("logistic", "cnn", "leaf-cnn")
     ]
     assert widths == [12738, 1071, 15]
@@ -92,4 +87,4 @@ def test_a_gpu_takes_as_many_as_its_memory_has_room_for(batch_size):
 def test_a_model_that_fills_a_gpu_trains_alone():
     with torch.device("meta"):
         huge = nn.Linear(20_000, 20_000)
-    assert pool_width(huge, 10, torch.device("cuda:0")) == 1
+    assert stack_width(huge, 10, torch.device("cuda:0")) == 1
