@@ -176,6 +176,7 @@ def test_all_processes_train_on_the_device_that_was_found_here(tmp_path, monkeyp
     """A process of a pool may see other devices than the one that opened it."""
     fleets = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
     monkeypatch.setattr(simulation, "CohortEngine", lambda fleet, *_, **__: fleets.append(fleet) or 1 / 0)
     for device in ("auto", "cpu", "cuda:1"):
         with pytest.raises(ZeroDivisionError):
