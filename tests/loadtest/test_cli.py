@@ -143,6 +143,19 @@ def test_a_termination_unwinds():
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_termination_ends_what_a_benchmark_started(app, monkeypatch):
+    """It unwinds: processes that `subprocess.run` waits for are ended on the way."""
+    # Not reached, but where nobody unwinds: then the test fails, in place of the process that tests.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    monkeypatch.setattr(
+        "loadtest.benchmarks.run.run_benchmarks", lambda *_: os.kill(os.getpid(), signal.SIGTERM) or {}
+    )
+    try:
+        assert CliRunner().invoke(app, ["bench"]).exit_code == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_what_if_predicts_from_a_log(app, tmp_path):
     events = [
         TaskDelivered(0.0, "t0.r1.s0.a"),

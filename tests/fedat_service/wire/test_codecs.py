@@ -86,14 +86,17 @@ def test_values_that_are_no_numbers_are_not_encoded(codec, bad):
 
 @pytest.mark.parametrize("codec", [Float32(), Float16()], ids=str)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_payloads_that_are_no_numbers_are_refused(codec, bad):
-    payload = np.asarray([0.0, 1.0, bad], codec.dtype).tobytes()
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_payloads_that_are_no_numbers_are_refused(codec, bad, index):
+    values = np.asarray([0.0, 1.0, 2.0], codec.dtype)
+    values[index] = bad
+    payload = values.tobytes()
     for operation in (
         lambda: codec.check(payload, 3),
         lambda: codec.decode(payload, 3),
         lambda: codec.add(payload, 1.0, np.zeros(3)),
     ):
-        with pytest.raises(WireError, match="at index 2"):
+        with pytest.raises(WireError, match=f"at index {index}"):
             operation()
 
 

@@ -1,6 +1,7 @@
 import csv
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,29 +113,38 @@ def trace(path, latency_s):
     return path / "trace.csv"
 
 
-@pytest.mark.parametrize("make", [image_folder, zipped])
-def test_a_run_of_other_images_in_the_same_place_is_run_again(make, experiment, simulate, tmp_path):
-    images = make(tmp_path / "images", 10)
-    own = experiment.changed(
-        data=images.name, data_dir=images.parent, num_clients=2, num_unstable=0, partition="iid"
-    )
+@pytest.fixture(params=[image_folder, zipped, trace])
+def of_files(request, experiment, tmp_path):
+    """An experiment on files of the user's, and what writes others in their place."""
+    make = partial(request.param, tmp_path / "files")
+    path = make(10)
+    fields = {"data": path.name, "data_dir": path.parent}
+    if request.param is trace:
+        fields = {"latency": f"trace:{path}"}
+    return experiment.changed(num_clients=2, num_unstable=0, partition="iid", **fields), make
+
+
+def test_a_run_of_other_files_in_the_same_place_is_run_again(of_files, simulate):
+    own, make = of_files
     for _ in range(2):
         simulate_all(own, simulate=simulate)
     assert simulate.ran == [("fedavg", 0), ("fedat", 0)]
-    make(tmp_path / "images", 20)
+    make(20)
     simulate_all(own, simulate=simulate)
     assert simulate.ran == 2 * [("fedavg", 0), ("fedat", 0)]
 
 
-def test_a_run_of_other_latencies_in_the_same_file_is_run_again(experiment, simulate, tmp_path):
-    path = trace(tmp_path / "traces", 1.5)
-    own = experiment.changed(latency=f"trace:{path}", num_clients=2, num_unstable=0, partition="iid")
-    for _ in range(2):
-        simulate_all(own, simulate=simulate)
-    assert simulate.ran == [("fedavg", 0), ("fedat", 0)]
-    trace(tmp_path / "traces", 2.5)
+def test_a_run_whose_files_change_meanwhile_is_refused_and_not_kept(of_files, simulate):
+    own, make = of_files
+
+    def changing(*args):
+        make(30)
+        return simulate(*args)
+
+    with pytest.raises(ConfigError, match="changed while the run went on"):
+        simulate_all(own, simulate=changing)
     simulate_all(own, simulate=simulate)
-    assert simulate.ran == 2 * [("fedavg", 0), ("fedat", 0)]
+    assert simulate.ran == [("fedavg", 0), ("fedavg", 0), ("fedat", 0)]
 
 
 def logs_of(experiment):

@@ -107,14 +107,13 @@ def interrupted_after(seconds):
 
 
 @pytest.fixture
-def works(monkeypatch):
-    """All work with a result that a pool in this process is given, by the names of its functions."""
+def given(monkeypatch):
+    """All that a pool in this process is given to do, by the names of its functions."""
     given = []
 
     class Counting(InlineExecutor):
         def submit(self, fn, /, *args, **kwargs):
-            if fn.__name__ != "_prepare":
-                given.append(fn.__name__)
+            given.append(fn.__name__)
             return super().submit(fn, *args, **kwargs)
 
     @contextmanager
@@ -125,19 +124,29 @@ def works(monkeypatch):
     return given
 
 
+def works(given):
+    """The work with a result, which is kept."""
+    return sorted(name for name in given if name != "_prepare")
+
+
+def test_all_processes_of_a_pool_start_before_there_is_work(given, tmp_path):
+    simulate("fedat", SMALL.changed(out=tmp_path, processes=3), unseen)
+    assert given[:4] == ["_prepare", "_prepare", "_prepare", "_evaluate_piece"]
+
+
 @pytest.mark.parametrize("method", ["fedat", "fedasync"])
-def test_an_interrupted_run_goes_on_to_the_log_of_an_uninterrupted_one(method, works, tmp_path):
+def test_an_interrupted_run_goes_on_to_the_log_of_an_uninterrupted_one(method, given, tmp_path):
     settings = SMALL.changed(methods=(method,), reference=method)
     whole, parts = settings.changed(out=tmp_path / "whole"), settings.changed(out=tmp_path / "parts")
     simulate(method, whole, unseen)
-    expected, before = (tmp_path / "whole" / "events.jsonl").read_bytes(), list(works)
-    works.clear()
+    expected, before = (tmp_path / "whole" / "events.jsonl").read_bytes(), works(given)
+    given.clear()
     for at_s in (70.0, 140.0):
         with pytest.raises(KeyboardInterrupt):
             simulate(method, parts, interrupted_after(at_s))
-    assert 0 < len(works) < len(before)
+    assert 0 < len(works(given)) < len(before)
     simulate(method, parts, unseen)
-    assert sorted(works) == sorted(before)
+    assert works(given) == before
     assert (tmp_path / "parts" / "events.jsonl").read_bytes() == expected
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["events.jsonl"]
 

@@ -63,6 +63,16 @@ def test_everybody_is_held_against_ours(contestants, tmp_path):
     }
 
 
+def test_who_has_no_room_for_an_environment_takes_no_other_results_along(contestants, monkeypatch, tmp_path):
+    contestants["pfl"] = REPORTS
+    monkeypatch.setattr(run, "REQUIREMENTS", {"pfl": tmp_path / "pfl.txt"})
+    (tmp_path / "pfl.txt").touch()
+    (tmp_path / "file").touch()
+    with pytest.raises(NotMeasured, match="pfl failed 1 times") as told:
+        compete(contestants, tmp_path / "file")
+    assert len(told.value.results) == 4
+
+
 def test_who_fails_once_loses_nothing(contestants, tmp_path):
     contestants["loop"] = ("-c", FAILS_ONCE.format(mark=str(tmp_path / "mark"), report=REPORT))
     assert len(compete(contestants, tmp_path)) == 4
