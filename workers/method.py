@@ -56,6 +56,7 @@ def _read(change: str) -> tuple[str, str, Any]:
     if axis not in _AXES:
         raise ConfigError(f"--set {change!r}: there is no axis {axis!r}, but {', '.join(_AXES)}")
     try:
-        return axis, field, tomllib.loads(f"value = {text}")["value"]
+        read = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return axis, field, text
+    return axis, field, read["value"] if len(read) == 1 else text

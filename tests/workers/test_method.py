@@ -49,6 +49,11 @@ def test_another_choice_loses_what_only_the_presets_has():
         ({}, ["phi=4"], "'phi=4' is not AXIS.FIELD=VALUE"),
         ({}, ["plan.phi=4"], "there is no axis 'plan', but participation, schedule, solver, server, codec"),
         ({}, ["schedule.name=fedlama", "schedule.phi=x"], "--set schedule.phi: must be a number, got 'x'"),
+        (
+            {},
+            ["schedule.name=fedlama", "schedule.phi=4\nx = 1"],
+            "--set schedule.phi: must be a number, got '4",
+        ),
         ({}, ["schedule.phi=4"], "--set schedule.phi: phi belongs to fedlama, not to full, got 4"),
         ({}, ["server.nothing=1"], "--set server.nothing: there is no such field"),
         ({}, ["solver.name=sgdd"], "--set solver.name: Input should be 'sgd'"),
