@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fedat_service.errors import ConfigError, FedATError, NotMeasured
 
-SUITES = ("codec", "memory", "peers", "scale", "solvers", "stacking", "training", "upload")
+SUITES = ("codec", "memory", "peers", "pool", "scale", "solvers", "stacking", "training", "upload")
 """Modules of this package; each has `measure()`. A module's results start with its name."""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from fedat_service.store.jsonl import bodies_path
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write `content` to `path`: a reader sees the old file or the new one, never a part.
+def write_atomically(path: Path, *pieces: bytes | memoryview) -> None:
+    """Write some pieces to `path`: a reader sees the old file or the new one, never a part.
 
     Raises:
         OSError: If it cannot be written, by the name of the file; an older one is left as it was.
@@ -16,7 +16,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        draft.write_bytes(content)
+        with draft.open("wb") as file:
+            file.writelines(pieces)
         draft.replace(path)
     except OSError as error:
         error.filename = error.filename or str(path)  # a full disk has no name of its own

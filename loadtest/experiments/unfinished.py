@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from fedat_service.errors import ConfigError
-from loadtest.experiments.arrays import digest, from_bytes, to_bytes
+from loadtest.experiments.arrays import digest, from_bytes, to_pieces
 from loadtest.experiments.files import write_atomically
 
 try:
@@ -156,7 +156,7 @@ class ResumingExecutor(Executor):
 
 
 def _write(path: Path, result: object) -> None:
-    write_atomically(path, to_bytes(result))
+    write_atomically(path, *to_pieces(result))
 
 
 def _conditions_at(path: Path) -> dict[str, Any] | None:

@@ -1,17 +1,22 @@
 """Where a simulation's arithmetic runs: in its own process, in a pool of processes, or on a Ray cluster."""
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import wait
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from fedat_service.errors import ConfigError, FleetFailed
+from workers.fleet.parcels import Parcel, memory_folder, pack, unpack
 from workers.training.jobs import InlineExecutor
 from workers.training.memory import keep_freed_memory
 
@@ -39,8 +44,8 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
         keep_freed_memory()
         yield InlineExecutor()
     elif engine == "processes":
-        with _single_threaded():
-            pool = _ProcessPool(num_processes, get_context("spawn"), initializer=_settle)
+        with _single_threaded(), TemporaryDirectory(prefix="fedat-", dir=memory_folder()) as folder:
+            pool = _ProcessPool(num_processes, Path(folder))
             try:
                 yield pool
             except BrokenProcessPool as error:
@@ -56,12 +61,42 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
 
 
 class _ProcessPool(ProcessPoolExecutor):
-    """Processes that no interrupt from the keyboard ends, which reaches all: whoever started them does."""
+    """Processes that no interrupt from the keyboard ends, which reaches all: whoever started them does.
+
+    Args:
+        num_processes: How many.
+        folder: Where arrays are put on their way there and back.
+    """
+
+    def __init__(self, num_processes: int, folder: Path) -> None:
+        super().__init__(num_processes, get_context("spawn"), initializer=_settle, initargs=(folder,))
+        self._folder = folder
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See `concurrent.futures.Executor`. Here processes start, when there are too few."""
+        parcel = pack((fn, args, kwargs), self._folder)
         with _interrupts_blocked():
-            return super().submit(fn, *args, **kwargs)
+            sent = super().submit(_work, parcel, self._folder)
+        wanted: Future[T] = Future()
+        sent.add_done_callback(partial(_hand_over, wanted))
+        return wanted
+
+
+def _work(parcel: Parcel, folder: Path) -> Parcel:
+    """Do in a process of the pool what was submitted."""
+    fn, args, kwargs = unpack(parcel)
+    return pack(fn(*args, **kwargs), folder)
+
+
+def _hand_over(wanted: Future[Any], sent: Future[Parcel]) -> None:
+    if not wanted.set_running_or_notify_cancel():
+        return
+    try:
+        result = unpack(sent.result())
+    except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
+        wanted.set_exception(error)
+    else:
+        wanted.set_result(result)
 
 
 @contextmanager
@@ -79,17 +114,18 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _settle() -> None:
+def _settle(folder: Path) -> None:
     """Begin a process of a pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if (parent := parent_process()) is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=_end_with, args=(parent.sentinel, folder), daemon=True).start()
     keep_freed_memory()
 
 
-def _end_with(sentinel: int) -> None:
-    """Wait for the end of whoever started this process: one that is killed ends nobody."""
+def _end_with(sentinel: int, folder: Path) -> None:
+    """Wait for the end of whoever started this process: who is killed ends nobody and tidies nothing."""
     wait([sentinel])
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -10,13 +10,17 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedat_service.wire.messages import ClientEvaluation
 from fedat_service.wire.settings import Slot, Solver
-from loadtest.experiments.arrays import digest, from_bytes, to_bytes
+from loadtest.experiments.arrays import digest, from_bytes, to_pieces
 from workers.training.trainer import EvaluationResult, Kept, TrainResult
 
 ARRAYS = st.one_of(
     arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0))
     for dtype in (np.float32, np.float64, np.int64)
 )
+
+
+def to_bytes(value):
+    return b"".join(to_pieces(value))
 
 
 def results():

@@ -24,10 +24,14 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path):
 
 
 def test_a_full_disk_is_named_by_the_file_that_did_not_fit(tmp_path, monkeypatch):
-    def fail(path, content):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    real_open = Path.open
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    def fail(path, mode="r", **rest):
+        if mode == "wb":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_open(path, mode, **rest)
+
+    monkeypatch.setattr(Path, "open", fail)
     with pytest.raises(OSError, match="No space left") as failed:
         write_atomically(tmp_path / "report.json", b"data")
     assert failed.value.filename == str(tmp_path / "report.json")

@@ -173,11 +173,15 @@ def test_a_run_that_fails_before_it_has_results_leaves_nothing(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_to_is_not_begun(tmp_path, monkeypatch):
-    def fail(path, content):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    real_open = Path.open
+
+    def fail(path, mode="r", **rest):
+        if mode == "wb":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_open(path, mode, **rest)
 
     folder = tmp_path / "run"
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(Path, "open", fail)
     with pytest.raises(OSError, match="No space left"):
         stop(folder)
     assert not folder.exists()

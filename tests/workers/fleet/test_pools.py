@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedat_service.errors import ConfigError, FleetFailed
@@ -18,6 +19,7 @@ if __name__ == "__main__":
     with open_pool("processes", 1) as pool:
         pool.submit(print, "begun", flush=True).result()
         print(*pool._processes, flush=True)
+        print(pool._folder, flush=True)
         time.sleep(60)
 """
 
@@ -41,6 +43,23 @@ def test_whoever_opens_a_pool_can_be_interrupted_afterwards():
     with open_pool("processes", 1) as pool:
         pool.submit(os.getpid).result()
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def doubled(values):
+    return 2 * values
+
+
+def test_large_arrays_go_there_and_back_and_nothing_stays():
+    with open_pool("processes", 2) as pool:
+        futures = [pool.submit(doubled, np.full(100_000, one)) for one in range(5)]
+        assert [set(future.result().tolist()) for future in futures] == [{0}, {2}, {4}, {6}, {8}]
+        assert not list(pool._folder.iterdir())
+    assert not pool._folder.exists()
+
+
+def test_what_fails_is_raised_to_whoever_waits():
+    with open_pool("processes", 1) as pool, pytest.raises(TypeError, match="unsupported operand"):
+        pool.submit(doubled, {}).result()
 
 
 def kill_one():
@@ -68,9 +87,11 @@ def test_processes_end_with_whoever_started_them_however_that_ends(tmp_path):
     with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout.readline() == "begun\n"
         children = [int(word) for word in parent.stdout.readline().split()]
+        folder = Path(parent.stdout.readline().strip())
+        assert folder.is_dir()
         assert all(is_running(child) for child in children)
         parent.kill()
     deadline = time.monotonic() + 10
-    while any(is_running(child) for child in children):
+    while folder.exists() or any(is_running(child) for child in children):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -1,0 +1,82 @@
+import errno
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from workers.fleet.parcels import pack, unpack
+from workers.training.trainer import TrainResult
+
+LARGE = 20_000
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    params=st.dictionaries(
+        st.text(max_size=5),
+        st.one_of(
+            arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0))
+            for dtype in (np.uint8, np.float32, np.float64, np.int64)
+        ),
+        max_size=5,
+    ),
+    large=st.integers(0, 1),
+)
+def test_whatever_is_packed_comes_out(tmp_path, params, large):
+    params |= {"large": np.arange(large * LARGE, dtype=np.float32)}
+    back = unpack(pack([TrainResult(params, 3, {"train_loss": 0.5}), "end"], tmp_path))
+    result, end = back
+    assert (result.num_examples, result.metrics, end) == (3, {"train_loss": 0.5}, "end")
+    for name, array in params.items():
+        other = result.params[name]
+        assert (other.dtype, other.shape, other.tobytes()) == (array.dtype, array.shape, array.tobytes())
+        assert other.flags.writeable
+        assert other.flags.aligned
+    assert not list(tmp_path.iterdir())
+
+
+def test_large_arrays_go_into_a_file_each_once(tmp_path):
+    start = np.ones(LARGE)
+    parcel = pack([start, start], tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_size == start.nbytes
+    assert len(parcel.value) < 1000
+    one, other = unpack(parcel)
+    one[0] = 2
+    assert other[0] == 2
+
+
+def test_small_ones_need_none(tmp_path):
+    assert pack(np.ones(10), tmp_path).path is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_that_do_not_lie_in_one_piece_go_beside_it(tmp_path):
+    across = np.arange(2.0 * LARGE).reshape(2, LARGE)[:, ::2]
+    assert unpack(pack(across, tmp_path)).tobytes() == across.tobytes()
+
+
+def full(path, contents):
+    path.write_bytes(b"as much as there was room for")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_where_there_is_no_room_all_goes_by_the_pipe(tmp_path, monkeypatch):
+    monkeypatch.setattr("workers.fleet.parcels._write", full)
+    parcel = pack(np.ones(LARGE), tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert unpack(parcel).tolist() == [1] * LARGE
+
+
+def test_a_folder_that_is_gone_is_no_room(tmp_path):
+    assert unpack(pack(np.ones(LARGE), tmp_path / "gone")).tolist() == [1] * LARGE
+
+
+def test_a_file_that_was_cut_is_refused(tmp_path):
+    parcel = pack(np.ones(LARGE), tmp_path)
+    os.truncate(parcel.path, 1000)
+    with pytest.raises(OSError, match="1000 bytes"):
+        unpack(parcel)

@@ -1,0 +1,87 @@
+"""Values with large arrays in them, on their way from one process of a machine to another.
+
+A pipe carries a model in pieces of 64 KB, for which both its ends must be awake in turn: that takes as long
+as some steps of training. A file in memory takes it in one piece.
+"""
+
+import os
+import pickle  # noqa: TID251 - as the pool itself does, between processes that it started; never from a network
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - only the parent of a folder that tempfile makes
+_LARGE_BYTES = 1 << 16
+_ALIGNMENT = 64
+_names = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A pickled value; if it has large arrays, these are in a file that `unpack` takes away.
+
+    Args:
+        value: All of it, or what is not in the file.
+        path: The file.
+        sizes: Bytes of each array in it.
+    """
+
+    value: bytes
+    path: Path | None = None
+    sizes: tuple[int, ...] = ()
+
+
+def memory_folder() -> Path | None:
+    """Where the system keeps files in memory; None if nowhere, and a folder of temporary files must do."""
+    return _MEMORY if os.access(_MEMORY, os.W_OK) else None
+
+
+def pack(value: Any, folder: Path) -> Parcel:  # noqa: ANN401 - whatever can be pickled
+    """Make a parcel; where the folder has no room, or is gone, all of it goes by the pipe."""
+    arrays: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(value, protocol=5, buffer_callback=arrays.append)
+    contents = [array.raw() for array in arrays]
+    sizes = tuple(content.nbytes for content in contents)
+    if sum(sizes) < _LARGE_BYTES:
+        return Parcel(pickle.dumps(value, protocol=5))
+    path = folder / f"{os.getpid()}-{next(_names)}"
+    try:
+        _write(path, contents)
+    except OSError:
+        path.unlink(missing_ok=True)
+        return Parcel(pickle.dumps(value, protocol=5))
+    return Parcel(pickled, path, sizes)
+
+
+def unpack(parcel: Parcel) -> Any:  # noqa: ANN401 - whatever was packed
+    """Give the value, once; its arrays can be written to.
+
+    Raises:
+        OSError: If its file is gone, or not whole.
+    """
+    if parcel.path is None:
+        return pickle.loads(parcel.value)  # noqa: S301 - from a process of our own
+    content = bytearray(sum(size + _gap(size) for size in parcel.sizes))
+    with parcel.path.open("rb") as file:
+        read = file.readinto(content)
+    parcel.path.unlink()
+    if read != len(content):
+        raise OSError(f"{parcel.path} has {read} bytes in place of {len(content)}")
+    arrays, start = [], 0
+    for size in parcel.sizes:
+        arrays.append(memoryview(content)[start : start + size])
+        start += size + _gap(size)
+    return pickle.loads(parcel.value, buffers=arrays)  # noqa: S301 - as above
+
+
+def _write(path: Path, contents: Sequence[memoryview]) -> None:
+    with path.open("wb") as file:
+        for content in contents:
+            file.write(content)
+            file.write(bytes(_gap(content.nbytes)))
+
+
+def _gap(size: int) -> int:
+    return -size % _ALIGNMENT
