@@ -116,6 +116,9 @@ EvaluateEvery = Annotated[
 EvaluateOnTask = Annotated[
     bool, typer.Option(help="Each client also reports how each model it receives does on its test data.")
 ]
+Bfloat16 = Annotated[
+    bool, typer.Option("--bfloat16", help="Train layers in bfloat16: faster where the device has it.")
+]
 Device = Annotated[str, typer.Option(help="Where they train: cpu, cuda, cuda:1 ..., auto (a GPU if there).")]
 
 
@@ -207,6 +210,7 @@ def fleet(
     evaluate_every: EvaluateEvery = _DEFAULT.evaluate_every_s,
     evaluate_on_task: EvaluateOnTask = _DEFAULT.evaluate_on_task,
     device: Device = _DEFAULT.device,
+    bfloat16: Bfloat16 = _DEFAULT.bfloat16,
 ) -> None:
     """Run a fleet of simulated, straggling clients until the federation is finished.
 
@@ -215,10 +219,11 @@ def fleet(
     """
     shape = {"num_clients": clients, "num_processes": min(processes, max(1, clients)), "seed": seed}
     task = {"data": data, "data_dir": data_dir, "limit_per_class": limit_per_class, "partition": partition}
-    pace = {"latency": latency, "compute_s": compute_s, "rate": rate, "device": device}
+    pace = {"latency": latency, "compute_s": compute_s, "rate": rate}
     drops = {"num_unstable": unstable, "drop_horizon_s": drop_horizon}
     looks = {"evaluate_every_s": evaluate_every, "evaluate_on_task": evaluate_on_task}
-    values = {**shape, **task, **pace, **drops, **looks}
+    arithmetic = {"device": device, "bfloat16": bfloat16}
+    values = {**shape, **task, **pace, **drops, **looks, **arithmetic}
     _run(_checked(FleetSettings, url=url, federation=federation, model=model, **values))
 
 

@@ -79,6 +79,7 @@ def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings
             seed=settings.seed,
             evaluate_every_s=settings.evaluate_every_s,
             device=settings.device,
+            bfloat16=settings.bfloat16,
         )
     except ValidationError as error:
         raise config_error(error) from error

@@ -134,6 +134,9 @@ class ExperimentSettings(Strict):
     device: str = "auto"
     """Where they train: cpu, cuda, cuda:1 ..., or auto, which is the first GPU if there is one."""
 
+    bfloat16: bool = False
+    """Layers train in bfloat16: faster where the processor has it, else slower. Evaluation is exact."""
+
     out: Path = Path("runs/demo")
     """Folder of the results."""
 

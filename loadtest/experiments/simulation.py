@@ -42,8 +42,6 @@ def simulate(
     settings: ExperimentSettings,
     watch: Watch,
     engine: EngineName = "processes",
-    *,
-    autocast: bool = False,
 ) -> MethodRun:
     """Run one method in virtual time, and keep its event log.
 
@@ -54,7 +52,6 @@ def simulate(
         settings: Under which conditions; `rate` plays no part.
         watch: Shown how the federation does, while it runs.
         engine: Where training runs; the results do not depend on it.
-        autocast: Whether stacks compute in bfloat16: faster on processors that have it, else slower.
 
     Raises:
         FedATError: If a setting makes no sense, the federation fails, or a run under other conditions was
@@ -73,7 +70,7 @@ def simulate(
     ):
         store = _EndingStore(Path(events), keeps_bodies=settings.keep_updates)
         prepare(fleet, pool, settings.processes)
-        trainer = CohortEngine(fleet, work, autocast=autocast)
+        trainer = CohortEngine(fleet, work)
         run = run_virtual(_run(name, settings, fleet, trainer, store, watch))
         keep_log(Path(events) / f"{federation_name(name)}.events.jsonl", settings.log_of(name))
     return run

@@ -44,6 +44,7 @@ class _Workplace:
     def __init__(self, settings: FleetSettings) -> None:
         self._population = Population(settings)
         self._device = find_device(settings.device)
+        self._bfloat16 = settings.bfloat16
         self._model = self._population.build_model()
         self._evaluators: dict[int, FleetEvaluator] = {}
         self.pieces = cut(
@@ -68,11 +69,11 @@ class _Workplace:
         size = self._population.num_examples(one.client)
         return work_key(one.work.solver, size, mixes_examples=self._stacked.mixes_examples)
 
-    def train(self, cohort: Sequence[Assignment], autocast: bool) -> list[TrainResult]:
+    def train(self, cohort: Sequence[Assignment]) -> list[TrainResult]:
         if len(cohort) == 1 or isinstance(self._stacked, NotStackable):
             return [self._trainer(one.client).train(*one.work) for one in cohort]
         jobs = [self._job(one) for one in cohort]
-        return train_stack(self._stacked, jobs, autocast=autocast, device=self._device)
+        return train_stack(self._stacked, jobs, device=self._device, autocast=self._bfloat16)
 
     def _job(self, one: Assignment) -> StackedJob:
         inputs, labels = (torch.as_tensor(part) for part in self._population.train_data(one.client))
@@ -89,7 +90,7 @@ class _Workplace:
 
     def _trainer(self, client: int) -> TorchTrainer:
         train, test = self._population.train_data(client), self._population.test_data(client)
-        return TorchTrainer(self._model, train, test, device=self._device)
+        return TorchTrainer(self._model, train, test, device=self._device, bfloat16=self._bfloat16)
 
 
 @lru_cache(maxsize=1)
@@ -98,8 +99,8 @@ def _workplace(settings: FleetSettings) -> _Workplace:
     return _Workplace(settings)
 
 
-def _train(settings: FleetSettings, cohort: Sequence[Assignment], autocast: bool) -> list[TrainResult]:
-    return _workplace(settings).train(cohort, autocast)
+def _train(settings: FleetSettings, cohort: Sequence[Assignment]) -> list[TrainResult]:
+    return _workplace(settings).train(cohort)
 
 
 def _evaluate(settings: FleetSettings, client: int, params: Params) -> EvaluationResult:
@@ -130,13 +131,11 @@ class CohortEngine:
     Args:
         settings: The fleet; every process of the pool builds its clients from them.
         pool: Where training and evaluation run.
-        autocast: Whether stacks compute in bfloat16, which pays where the processor has it.
     """
 
-    def __init__(self, settings: FleetSettings, pool: Executor, *, autocast: bool = False) -> None:
+    def __init__(self, settings: FleetSettings, pool: Executor) -> None:
         self._settings = settings
         self._pool = pool
-        self._autocast = autocast
         self._waiting: list[_TrainingJob] = []
 
     def training_of(self, client: int) -> ClientTraining:
@@ -171,7 +170,7 @@ class CohortEngine:
         for places in _workplace(self._settings).plan([job.assignment for job in jobs]):
             together = [jobs[place] for place in places]
             assignments = [job.assignment for job in together]
-            future = self._pool.submit(_train, self._settings, assignments, self._autocast)
+            future = self._pool.submit(_train, self._settings, assignments)
             for place, job in enumerate(together):
                 job.stack, job.place = future, place
 

@@ -58,4 +58,5 @@ class LocalEngine:
 
     def _trainer(self, client: int) -> TorchTrainer:
         train, test = self._population.train_data(client), self._population.test_data(client)
-        return TorchTrainer(self._model, train, test, device=self._device)
+        settings = self._population.settings
+        return TorchTrainer(self._model, train, test, device=self._device, bfloat16=settings.bfloat16)

@@ -35,6 +35,7 @@ class FleetSettings(Strict):
         evaluate_every_s: How often the newest version is evaluated on all clients' test splits; 0: never.
         evaluate_on_task: Whether each client also reports how the model of each task does on its own split.
         device: Where they train and evaluate; processes that share a GPU take turns.
+        bfloat16: Whether layers compute in it when they train.
     """
 
     url: str = "http://127.0.0.1:8080"
@@ -55,6 +56,7 @@ class FleetSettings(Strict):
     evaluate_every_s: Seconds = 60.0
     evaluate_on_task: bool = False
     device: str = "auto"
+    bfloat16: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> "FleetSettings":

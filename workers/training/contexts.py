@@ -1,7 +1,7 @@
 """How torch runs while a client trains: with results that repeat bit for bit, and from a seed."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -24,6 +24,11 @@ def computing_on(device: torch.device) -> Iterator[None]:
             return
         with _exact():
             yield
+
+
+def rounding(device: torch.device, bfloat16: bool) -> AbstractContextManager[object]:
+    """Run layers in bfloat16, or as they are; parameters, losses and optimizers stay in float32."""
+    return torch.autocast(device.type, torch.bfloat16) if bfloat16 else nullcontext()
 
 
 @contextmanager

@@ -42,6 +42,7 @@ def settings_of(options: workload.Options, out: Path) -> ExperimentSettings:
         evaluate_every_s=_ROUND_S * (1 if options.evaluate else options.rounds + 1),
         seed=options.seed,
         processes=workload.PROCESSES,
+        bfloat16=options.bfloat16,
         out=out,
     )
 
@@ -85,7 +86,7 @@ def main() -> None:
     marks_s: list[float] = []
     with TemporaryDirectory() as folder:
         settings = settings_of(options, Path(folder))
-        run = simulate(_METHOD, settings, partial(_mark, marks_s), autocast=options.bfloat16)
+        run = simulate(_METHOD, settings, partial(_mark, marks_s))
     workload.report(marks_s, run.metrics.evaluations[-1].accuracy, "fedat-service")
 
 

@@ -49,7 +49,6 @@ _WORKLOADS = ("cnn_e1", "cnn_e3", "mlp_e3", "logistic_e3")
 _KINDS = ("round", "job")
 
 _ENVIRONMENTS = Path(".venv-peers")
-_CONTESTANTS = ("ours", "loop", "pfl", "flower")
 _MEASURED = (*((workload, "round") for workload in _WORKLOADS), ("cnn_e3", "job"))
 _ROUNDS = 20
 _SEEDS = 3
@@ -61,7 +60,13 @@ def measure() -> Results:
     Raises:
         NotMeasured: If somebody failed twice; it holds the results of the others.
     """
-    return run_all(_ENVIRONMENTS, _CONTESTANTS, _MEASURED, _ROUNDS, _SEEDS)
+    return run_all(_ENVIRONMENTS, contestants_here(), _MEASURED, _ROUNDS, _SEEDS)
+
+
+def contestants_here(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
+    """Who takes part: ours in bfloat16 only where the processor has it, by what Linux says of it."""
+    has_bfloat16 = cpuinfo.exists() and "bf16" in cpuinfo.read_text()
+    return tuple(name for name in _COMMANDS if has_bfloat16 or name != "ours-bfloat16")
 
 
 def run_all(
@@ -168,13 +173,15 @@ def main(
     environments: Annotated[
         Path, typer.Argument(help="Folder of the others' environments; what is missing there is made.")
     ] = _ENVIRONMENTS,
-    contestants: Annotated[str, typer.Option(help=", ".join(_COMMANDS))] = ",".join(_CONTESTANTS),
+    contestants: Annotated[
+        str | None, typer.Option(help=f"{', '.join(_COMMANDS)}; all that the processor suits.")
+    ] = None,
     workloads: Annotated[str, typer.Option(help="MODEL_eEPOCHS.")] = ",".join(_WORKLOADS),
     kinds: Annotated[str, typer.Option(help=", ".join(_KINDS))] = "round",
     rounds: Annotated[int, typer.Option(help="Of every run.", min=2)] = _ROUNDS,
     repeats: Annotated[int, typer.Option(help="Each has a seed of its own, from 0.", min=1)] = _SEEDS,
 ) -> None:
     """Compare, one contestant after the other; prints {name: {value, baseline, ratio, versions}}."""
-    names = _chosen(contestants, tuple(_COMMANDS))
+    names = contestants_here() if contestants is None else _chosen(contestants, tuple(_COMMANDS))
     works = list(product(workloads.split(","), _chosen(kinds, _KINDS)))
     show(partial(run_all, environments, names, works, rounds, repeats))

@@ -77,6 +77,20 @@ def test_a_cohort_trained_together_is_what_its_clients_would_have_trained_alone(
             np.testing.assert_allclose(array, other.params[name], rtol=1e-3, atol=2e-5)
 
 
+def test_bfloat16_is_for_stacks_and_for_clients_alone_and_for_fleets(settings, start):
+    rounded = settings.model_copy(update={"bfloat16": True})
+    cohort, alone = range(4), range(1)
+    ways = [
+        lambda fleet: results(CohortEngine(fleet, InlineExecutor()), cohort, start),
+        lambda fleet: results(CohortEngine(fleet, InlineExecutor()), alone, start),
+        lambda fleet: results(LocalEngine(Population(fleet), InlineExecutor()), alone, start),
+    ]
+    for train in ways:
+        exact, rough = (train(fleet)[0].metrics["train_loss"] for fleet in (settings, rounded))
+        assert exact != rough
+        assert rough == pytest.approx(exact, rel=0.02)
+
+
 def test_what_begins_together_is_trained_in_few_stacks(settings, start):
     pool = CountingExecutor()
     results(CohortEngine(settings, pool), range(6), start)

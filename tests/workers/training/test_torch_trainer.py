@@ -64,6 +64,25 @@ def test_equal_seeds_give_equal_bits_and_others_do_not(few, name, solver):
     assert not _same(first.params, other.params)
 
 
+@pytest.mark.parametrize("solver", ["adam", "mime"])
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_bfloat16_stays_near_float32(few, name, solver):
+    model = build(name, (1, 8, 8), 10, seed=0)
+    start = params_of(model)
+    slots = {"gradient_mean": {n: np.zeros_like(start[n]) for n, _ in model.named_parameters()}}
+    sync = Sync(slots=slots | {"momentum": slots["gradient_mean"]}) if solver == "mime" else Sync()
+    losses, params = [], []
+    for bfloat16 in (False, True, True):
+        trainer = TorchTrainer(model, few, few, bfloat16=bfloat16)
+        result = trainer.train(start, Solver(name=solver, lr=0.01, epochs=2), 1, sync)
+        losses.append(result.metrics["train_loss"])
+        params.append(result.params)
+    assert losses[0] != losses[1] == losses[2]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert _same(params[1], params[2])
+    assert all(array.dtype == np.float32 for array in params[1].values())
+
+
 def test_a_round_begins_afresh_whatever_the_module_did_before(few):
     shared, fresh = (build("mlp", (1, 8, 8), 10, seed=0) for _ in range(2))
     start = params_of(fresh)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedat_service.errors import TrainingError
 from fedat_service.wire.settings import Slot
 from workers.training.batches import PASS_BATCH, Batch, Batches
-from workers.training.contexts import random_state, set_random_state
+from workers.training.contexts import random_state, rounding, set_random_state
 
 Named = Mapping[str, Mapping[str, Tensor]]
 Sent = Mapping[Slot, Mapping[str, Tensor]]
@@ -24,12 +24,19 @@ class Problem:
         model: In training mode, with the start parameters.
         batches: The client's data.
         loss_fn: Mean loss of a batch.
+        bfloat16: Whether layers compute in it.
     """
 
     def __init__(
-        self, model: nn.Module, batches: Batches, loss_fn: Callable[[Tensor, Tensor], Tensor]
+        self,
+        model: nn.Module,
+        batches: Batches,
+        loss_fn: Callable[[Tensor, Tensor], Tensor],
+        *,
+        bfloat16: bool = False,
     ) -> None:
         self._model = model
+        self._bfloat16 = bfloat16
         self._batches = batches
         self._loss_fn = loss_fn
         self.parameters: Mapping[str, Tensor] = {
@@ -40,9 +47,13 @@ class Problem:
 
     def backward(self, batch: Batch) -> Tensor:
         """Add the gradient of the mean loss of `batch` to the parameters' gradients; return that loss."""
-        loss = self._loss_fn(self._model(batch[0]), batch[1])
+        loss = self._loss(*batch)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
+
+    def _loss(self, x: Tensor, y: Tensor) -> Tensor:
+        with rounding(self._batches.device, self._bfloat16):
+            return self._loss_fn(self._model(x), y)
 
     def take_gradients(self) -> list[Tensor]:
         """Take the gradients away from the parameters; what had none has zeros."""
@@ -62,7 +73,7 @@ class Problem:
         num_examples = 0
         with self.aside():
             for x, y in self._batches.in_order(PASS_BATCH):
-                (self._loss_fn(self._model(x), y) * len(y)).backward()  # type: ignore[no-untyped-call]
+                (self._loss(x, y) * len(y)).backward()  # type: ignore[no-untyped-call]
                 num_examples += len(y)
         if num_examples == 0:
             raise TrainingError("a full gradient of no examples was asked for")

@@ -7,7 +7,7 @@ import typer
 
 from fedat_service.errors import NotMeasured
 from loadtest.benchmarks.peers import run
-from loadtest.benchmarks.peers.run import main, options_of, run_all, run_once
+from loadtest.benchmarks.peers.run import contestants_here, main, options_of, run_all, run_once
 from loadtest.benchmarks.peers.workload import MODELS, Options
 
 REPORT = json.dumps({"versions": {"torch": "2"}, "round_s": 0.25, "accuracy": 0.5})
@@ -42,6 +42,17 @@ def test_a_report_is_found_among_other_lines():
     found = run_once("ours", [sys.executable, *REPORTS], OPTIONS)
     assert (found.workload, found.kind, found.seed) == ("mlp_e3", "round", 7)
     assert (found.seconds, found.accuracy, found.versions) == (0.25, 0.5, {"torch": "2"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "has_it"), [("avx2 fma", False), ("avx512f avx512_bf16 amx_bf16", True), (None, False)]
+)
+def test_bfloat16_takes_part_where_the_processor_has_it(flags, has_it, tmp_path):
+    cpuinfo = tmp_path / "cpuinfo"
+    if flags is not None:
+        cpuinfo.write_text(f"processor\t: 0\nflags\t\t: fpu {flags}\n")
+    own = ("ours", "ours-bfloat16") if has_it else ("ours",)
+    assert contestants_here(cpuinfo) == (*own, "loop", "pfl", "flower")
 
 
 def test_a_job_counts_from_its_start_to_its_end():
