@@ -73,7 +73,7 @@ class _Workplace:
         if len(cohort) == 1 or isinstance(self._stacked, NotStackable):
             return [self._trainer(one.client).train(*one.work) for one in cohort]
         jobs = [self._job(one) for one in cohort]
-        return train_stack(self._stacked, jobs, device=self._device, autocast=self._bfloat16)
+        return train_stack(self._stacked, jobs, device=self._device, bfloat16=self._bfloat16)
 
     def _job(self, one: Assignment) -> StackedJob:
         inputs, labels = (torch.as_tensor(part) for part in self._population.train_data(one.client))

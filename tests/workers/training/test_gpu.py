@@ -122,7 +122,7 @@ def test_a_stack_gives_each_client_what_it_gets_alone(gpu, name, solver, prox_mu
 def test_bfloat16_stays_near_float32(gpu):
     jobs = jobs_for(build("cnn", SHAPE, 4, 0), Solver(lr=0.01, epochs=2))
     stacked = stack(build("cnn", SHAPE, 4, 0), jobs[0].inputs)
-    exact, rough = (train_stack(stacked, jobs, autocast=autocast, device=gpu) for autocast in (False, True))
+    exact, rough = (train_stack(stacked, jobs, bfloat16=bfloat16, device=gpu) for bfloat16 in (False, True))
     for one, other in zip(exact, rough, strict=True):
         assert one.metrics["train_loss"] != other.metrics["train_loss"]
         assert one.metrics["train_loss"] == pytest.approx(other.metrics["train_loss"], rel=0.05)

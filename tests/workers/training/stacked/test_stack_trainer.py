@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from fedat_service.errors import ConfigError, ManifestError, TrainingError
 from fedat_service.wire.settings import Solver
 from workers.models.networks import build
 from workers.models.state import params_of
 from workers.training.optimizer import PLAIN
+from workers.training.stacked.batches import StackedBatch
 from workers.training.stacked.job import Job
-from workers.training.stacked.stack_trainer import train_stack
+from workers.training.stacked.stack_trainer import _mean_losses, train_stack
 from workers.training.stacked.stacking import StackedModel, stack
 from workers.training.torch_trainer import TorchTrainer
 
@@ -147,7 +149,7 @@ def test_bfloat16_stays_near_float32(network):
     model = build(network, SHAPE, 10, seed=0)
     jobs = jobs_for(model, SOLVER, UNEQUAL)
     exact = train_stack(stacked(model), jobs)
-    rough = train_stack(stacked(model), jobs, autocast=True)
+    rough = train_stack(stacked(model), jobs, bfloat16=True)
     for one, other in zip(exact, rough, strict=True):
         assert one.metrics["train_loss"] != other.metrics["train_loss"]
         assert one.metrics["train_loss"] == pytest.approx(other.metrics["train_loss"], rel=0.02)
@@ -213,3 +215,20 @@ def assert_same_bits(elsewhere, here):
             assert type(mine.params[name]) is np.ndarray
             assert mine.params[name].shape == array.shape
             assert np.array_equal(mine.params[name], array), name
+
+
+@pytest.mark.parametrize(("num_clients", "counts", "num_classes"), [(1, (3,), 2), (3, (4, 4, 2), 7)])
+def test_the_loss_and_its_gradient_are_those_of_cross_entropy(num_clients, counts, num_classes):
+    generator = torch.Generator().manual_seed(0)
+    shape = (num_clients, max(counts), num_classes)
+    scores = torch.randn(shape, generator=generator, dtype=torch.float64).mul_(9).requires_grad_()
+    labels = torch.randint(num_classes, shape[:2], generator=generator)
+    real = torch.arange(max(counts)) < torch.tensor(counts).unsqueeze(1)
+    weights = real / torch.tensor(counts).unsqueeze(1)
+    means = [F.cross_entropy(scores[k, :n], labels[k, :n]) for k, n in enumerate(counts)]
+    sum(means).backward()
+    batch = StackedBatch(torch.empty(0), labels, torch.tensor(counts), weights.float())
+    losses, gradient = _mean_losses(scores.detach().float(), batch)
+    torch.testing.assert_close(losses.double(), torch.stack(means).detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), scores.grad, rtol=1e-5, atol=1e-6)
+    assert not gradient[~real].any()
