@@ -1,6 +1,7 @@
 """The `fedat` command: every package adds its own commands through the entry point `fedat.commands`."""
 
 import errno
+import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,6 +22,7 @@ _EXTRAS = {
 }
 """Packages that a command may miss, and the extra that brings each."""
 
+_INTERRUPTED = 128 + signal.SIGINT
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """What a disk says when it is full: no defect of ours, even where the system names no file."""
 
@@ -44,6 +46,9 @@ def main() -> None:
     sys.path.append(str(Path.cwd()))
     try:
         build()()
+    except KeyboardInterrupt:
+        # While commands are still being imported; once they run, they say what an interrupt means.
+        sys.exit(_INTERRUPTED)
     except FedATError as error:
         _fail(str(error))
     except OSError as error:

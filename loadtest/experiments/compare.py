@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fedat_service.errors import ConfigError
-from fedat_service.store.folder import make_folder
 from loadtest.experiments.experiment import Experiment
 from loadtest.experiments.kept import find_run, keep_run
 from loadtest.experiments.markdown import results_table
@@ -70,11 +69,10 @@ def simulate_all(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
-    from loadtest.experiments.federations import require_runnable
+    from loadtest.experiments.federations import make_room
     from loadtest.experiments.report import write_report
 
-    make_folder(experiment.out, "out")
-    require_runnable(experiment)
+    make_room(experiment.out, experiment)
     runs = _run_methods(experiment, experiment.out / "runs", simulate, console, fresh)
     single = {name: (run,) for name, run in runs.items()}
     return write_report(Outcome(experiment, (experiment.seed,), single, virtual=True))
@@ -105,7 +103,7 @@ def compare(
     Raises:
         FedATError: If a setting makes no sense, the folder cannot be written to, or a federation fails.
     """
-    from loadtest.experiments.federations import require_runnable
+    from loadtest.experiments.federations import make_room
     from loadtest.experiments.report import write_comparison
 
     names = [experiment.name for experiment in experiments]
@@ -113,9 +111,7 @@ def compare(
         raise ConfigError(
             f"a comparison needs different experiments and seeds, got {names} and {list(seeds)}"
         )
-    make_folder(Path(out), "out")
-    for experiment in experiments:
-        require_runnable(experiment)
+    make_room(Path(out), *experiments)
     outcomes = {
         experiment.name: _over_seeds(experiment, seeds, Path(out) / "runs", simulate, console, fresh)
         for experiment in experiments

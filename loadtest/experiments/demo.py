@@ -8,9 +8,8 @@ from time import perf_counter
 import numpy as np
 from rich.console import Console
 
-from fedat_service.store.folder import make_folder
 from loadtest.experiments.experiment import Experiment
-from loadtest.experiments.federations import federation_of, fleet_of, require_runnable
+from loadtest.experiments.federations import federation_of, fleet_of, make_room
 from loadtest.experiments.files import keep_log
 from loadtest.experiments.outcome import Outcome
 from loadtest.experiments.progress import Progress, Watch, shown
@@ -35,8 +34,7 @@ def run_demo(experiment: Experiment, console: Console) -> Path:
     Raises:
         FedATError: If a setting makes no sense, or the folder, a service or a fleet fails.
     """
-    make_folder(experiment.out, "out")
-    require_runnable(experiment)
+    make_room(experiment.out, experiment)
     with Progress(experiment, console) as progress:
         runs = asyncio.run(_run_all(experiment, progress))
     return write_report(Outcome(experiment, (experiment.seed,), runs, virtual=False))

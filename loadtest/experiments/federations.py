@@ -1,9 +1,13 @@
 """An experiment's methods as federations and fleets: the same clients under each, wherever they run."""
 
+from contextlib import suppress
+from pathlib import Path
+
 from pydantic import ValidationError
 
 from fedat_service.errors import ConfigError, FedATError
 from fedat_service.federation.spec import Spec
+from fedat_service.store.folder import make_folder
 from fedat_service.wire.messages import CreateFederation, ManifestMessage
 from fedat_service.wire.settings import Rounds, Stop, Tiering
 from loadtest.experiments.experiment import Experiment
@@ -12,6 +16,24 @@ from workers.fleet.population import Population
 from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
 from workers.training.devices import find_device
+
+
+def make_room(out: Path, *experiments: Experiment) -> None:
+    """Make the folder of the results, if all the experiments can be run; else there is none afterwards.
+
+    Raises:
+        FedATError: If the folder cannot be written to, or as `require_runnable`.
+    """
+    is_new = not out.exists()
+    make_folder(out, "out")
+    try:
+        for experiment in experiments:
+            require_runnable(experiment)
+    except FedATError:
+        if is_new:
+            with suppress(OSError):  # somebody else has found a use for it
+                out.rmdir()
+        raise
 
 
 def require_runnable(experiment: Experiment) -> None:

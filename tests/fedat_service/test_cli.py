@@ -61,6 +61,16 @@ def test_a_message_is_told_as_it_is(failing):
     assert failing(raising(ConfigError(message))) == (2, f"error: {message}\n")
 
 
+def test_an_interrupt_while_commands_are_imported_is_no_traceback(monkeypatch, capsys):
+    def interrupted(group):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "entry_points", interrupted)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert (end.value.code, capsys.readouterr().err) == (130, "")
+
+
 def test_a_file_that_cannot_be_used_is_named(failing, tmp_path):
     status, told = failing(lambda: (tmp_path / "no" / "file").write_text(""))
     assert (status, told) == (2, f"error: {tmp_path / 'no' / 'file'}: No such file or directory\n")

@@ -11,6 +11,9 @@ from fedat_service.errors import NotMeasured
 
 T = TypeVar("T")
 
+_LONGEST_S = 3600
+"""A download of some GB and twenty rounds take a part of that on a slow machine."""
+
 
 def output_of(command: Sequence[str | Path], variables: Mapping[str, str] | None = None) -> str:
     """Run a command to its end.
@@ -23,9 +26,14 @@ def output_of(command: Sequence[str | Path], variables: Mapping[str, str] | None
         What it wrote to standard output. Standard error is shown only when it fails.
 
     Raises:
-        NotMeasured: If it fails; the message is the last line of its standard error.
+        NotMeasured: If it fails: the message is the last line of its standard error. Or if it does not end.
     """
-    done = subprocess.run(command, capture_output=True, check=False, env=variables)  # noqa: S603
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, check=False, env=variables, timeout=_LONGEST_S
+        )
+    except subprocess.TimeoutExpired:
+        raise NotMeasured(f"it did not end within {_LONGEST_S} s") from None
     if done.returncode:
         errors = done.stderr.decode(errors="replace")
         sys.stderr.write(errors)

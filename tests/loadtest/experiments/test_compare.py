@@ -1,4 +1,5 @@
 import csv
+import io
 import json
 import shutil
 from functools import partial
@@ -6,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from fedat_service.errors import ConfigError
 from loadtest.experiments import Experiment, compare, simulate_all
+from loadtest.experiments.demo import run_demo
 
 CLIMB = [0.1, 0.3, 0.5, 0.7, 0.6, 0.8, 0.9]
 SLOW = [0.0, 0.1, 0.1, 0.2, 0.2, 0.3, 0.5, 0.7, 0.8]
@@ -63,6 +66,13 @@ def test_what_was_interrupted_goes_on_where_it_stopped(experiment, simulate, tmp
     done = compare([experiment], seeds=range(2), out=tmp_path / "out", simulate=simulate)
     assert simulate.ran == [("fedavg", 1), ("fedat", 1)]
     assert len(done.outcomes["one"].runs["fedavg"]) == 2
+
+
+@pytest.mark.parametrize("run", [run_demo, simulate_all, lambda one, console: compare([one], out=one.out)])
+def test_what_is_refused_leaves_no_folder(run, experiment):
+    with pytest.raises(ConfigError, match="device 'cuda:9' is not there"):
+        run(experiment.changed(device="cuda:9"), console=Console(file=io.StringIO()))
+    assert not experiment.out.exists()
 
 
 def test_fresh_runs_everything_again(experiment, simulate, tmp_path):

@@ -3,6 +3,7 @@ import sys
 import pytest
 
 from fedat_service.errors import NotMeasured
+from loadtest.benchmarks.peers import processes
 from loadtest.benchmarks.peers.processes import output_of, tried_twice
 
 
@@ -29,6 +30,12 @@ def test_a_process_that_fails_is_told_by_its_last_line_and_shows_all(capfd):
 def test_a_process_that_fails_without_a_word_is_told_by_its_status():
     with pytest.raises(NotMeasured, match="exit status 3"):
         output_of(python("raise SystemExit(3)"))
+
+
+def test_a_process_that_does_not_end_is_ended(monkeypatch):
+    monkeypatch.setattr(processes, "_LONGEST_S", 0.5)
+    with pytest.raises(NotMeasured, match=r"within 0\.5 s"):
+        output_of(python("import time; time.sleep(60)"))
 
 
 def test_a_process_has_the_variables_given():
