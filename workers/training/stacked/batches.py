@@ -17,13 +17,12 @@ class StackedBatch:
     Args:
         inputs: ``(K, B, ...)``.
         labels: ``(K, B)``.
-        counts: Examples that each client really has in it, ``(K,)``.
-        weights: ``1 / counts`` for these, 0 for the others; ``(K, B)``.
+        weights: 1 for each example that a client really has in it, divided by their number, 0 for the others;
+            ``(K, B)``.
     """
 
     inputs: Tensor
     labels: Tensor
-    counts: Tensor
     weights: Tensor
 
 
@@ -43,20 +42,14 @@ class StackedBatches:
         inputs, labels = self._examples[0]
         self._inputs = inputs.new_zeros((len(jobs), longest, *inputs.shape[1:]))
         self._labels = labels.new_zeros((len(jobs), longest))
-        weights = (torch.arange(longest) < sizes.unsqueeze(1)).to(device, torch.float32)
-        batch_size = jobs[0].solver.batch_size
+        self.real = (torch.arange(longest) < sizes.unsqueeze(1)).to(device, torch.float32)
+        """1 for each example of a client, 0 for what fills it up to the longest; ``(K, longest)``."""
         self._batches = []
-        for start in range(0, longest, batch_size):
-            part = slice(start, start + batch_size)
-            counts = weights[:, part].sum(1)
-            self._batches.append(
-                StackedBatch(
-                    self._inputs[:, part],
-                    self._labels[:, part],
-                    counts,
-                    weights[:, part] / counts.unsqueeze(1),
-                )
-            )
+        for start in range(0, longest, jobs[0].solver.batch_size):
+            part = slice(start, start + jobs[0].solver.batch_size)
+            real = self.real[:, part]
+            weights = real / real.sum(1, keepdim=True)
+            self._batches.append(StackedBatch(self._inputs[:, part], self._labels[:, part], weights))
 
     def epoch(self) -> Iterator[StackedBatch]:
         """Shuffle, and go through the batches; they are views that the next epoch overwrites."""

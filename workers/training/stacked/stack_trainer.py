@@ -64,20 +64,22 @@ def _train(
     solver = jobs[0].solver
     optimizer = LocalOptimizer([tensor for tensor in tensors.values() if tensor.requires_grad], solver)
     batches = StackedBatches(jobs, device)
-    losses = torch.zeros(len(jobs), dtype=torch.float64, device=device)
+    total = torch.zeros(len(jobs), dtype=torch.float64, device=device)
     for _ in range(solver.epochs):
+        losses = []
         for batch in batches.epoch():
             with rounding(device, bfloat16):
                 scores = model(tensors, batch.inputs)
-            loss, gradient = _mean_losses(scores.detach().float(), batch)
+            each, gradient = _losses(scores.detach().float(), batch)
             scores.backward(gradient.to(scores.dtype))  # type: ignore[no-untyped-call]
             optimizer.step()
-            losses += loss * batch.counts
-    return losses
+            losses.append(each)
+        total += (torch.cat(losses, 1) * batches.real).sum(1, dtype=torch.float64)
+    return total
 
 
-def _mean_losses(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
-    """Each client's mean cross-entropy over the examples that it really has, ``(K,)``, and its gradient.
+def _losses(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
+    """Each example's cross-entropy, ``(K, B)``, and the gradient of each client's weighted sum of them.
 
     The gradient is ``(softmax - one_hot) weight``, written out because for small models the nodes of a loss
     take as long as the rest of a step.
@@ -89,9 +91,8 @@ def _mean_losses(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
     labels, weights = batch.labels.unsqueeze(2), batch.weights.unsqueeze(2)
     log_softmax = F.log_softmax(scores, 2)
     of_labels = log_softmax.gather(2, labels)
-    losses = (of_labels * weights).sum((1, 2)).neg_()
-    gradient = log_softmax.exp_().scatter_(2, labels, of_labels.exp_().sub_(1)).mul_(weights)
-    return losses, gradient
+    gradient = log_softmax.exp_().scatter_(2, labels, of_labels.expm1()).mul_(weights)
+    return of_labels.squeeze(2).neg_(), gradient
 
 
 def _require_one_key(model: StackedModel, jobs: Sequence[Job]) -> None:

@@ -13,7 +13,7 @@ from workers.models.state import params_of
 from workers.training.optimizer import PLAIN
 from workers.training.stacked.batches import StackedBatch
 from workers.training.stacked.job import Job
-from workers.training.stacked.stack_trainer import _mean_losses, train_stack
+from workers.training.stacked.stack_trainer import _losses, train_stack
 from workers.training.stacked.stacking import StackedModel, stack
 from workers.training.torch_trainer import TorchTrainer
 
@@ -227,8 +227,9 @@ def test_the_loss_and_its_gradient_are_those_of_cross_entropy(num_clients, count
     weights = real / torch.tensor(counts).unsqueeze(1)
     means = [F.cross_entropy(scores[k, :n], labels[k, :n]) for k, n in enumerate(counts)]
     sum(means).backward()
-    batch = StackedBatch(torch.empty(0), labels, torch.tensor(counts), weights.float())
-    losses, gradient = _mean_losses(scores.detach().float(), batch)
-    torch.testing.assert_close(losses.double(), torch.stack(means).detach(), rtol=1e-5, atol=1e-6)
+    batch = StackedBatch(torch.empty(0), labels, weights.float())
+    losses, gradient = _losses(scores.detach().float(), batch)
+    means_of_losses = (losses * batch.weights).sum(1)
+    torch.testing.assert_close(means_of_losses.double(), torch.stack(means).detach(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(gradient.double(), scores.grad, rtol=1e-5, atol=1e-6)
     assert not gradient[~real].any()
