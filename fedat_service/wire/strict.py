@@ -20,6 +20,7 @@ def _no_bool(value: Any) -> Any:  # noqa: ANN401 - runs before validation, on wh
     return value
 
 
+Bool = Annotated[bool, Field(strict=True)]
 Int = Annotated[int, BeforeValidator(_no_bool)]
 Float = Annotated[float, BeforeValidator(_no_bool)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]

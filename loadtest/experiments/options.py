@@ -44,8 +44,8 @@ def with_options(
         parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
         for name, field in ExperimentSettings.model_fields.items():
             if name not in (*_FILE_ONLY, *without):
-                option = typer.Option(_option(name), help=field.description, rich_help_panel=panel)
                 kind, default = _kind(field.annotation), defaults.get(name, field.default)
+                option = typer.Option(_option(name, kind), help=field.description, rich_help_panel=panel)
                 parameters.append(
                     inspect.Parameter(
                         name,
@@ -68,8 +68,10 @@ def given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _option(field: str) -> str:
-    return f"--{_NAMES.get(field, field).replace('_', '-')}"
+def _option(field: str, kind: type) -> str:
+    name = _NAMES.get(field, field).replace("_", "-")
+    # What a file says can be taken back.
+    return f"--{name}/--no-{name}" if kind is bool else f"--{name}"
 
 
 def _kind(annotation: Any) -> Any:  # noqa: ANN401 - a type as pydantic holds it

@@ -10,7 +10,7 @@ from fedat_service.errors import ConfigError, Unprocessable
 from fedat_service.wire.complaints import at_field, complaint
 from fedat_service.wire.presets import PRESETS, resolve
 from fedat_service.wire.settings import Method, MethodName
-from fedat_service.wire.strict import Float, Int, Seed, Strict
+from fedat_service.wire.strict import Bool, Float, Int, Seed, Strict
 
 Count = Annotated[Int, Field(ge=1, le=1_000_000)]
 Duration = Annotated[Float, Field(gt=0, le=1e9)]
@@ -134,13 +134,13 @@ class ExperimentSettings(Strict):
     device: str = "auto"
     """Where they train: cpu, cuda, cuda:1 ..., or auto, which is the first GPU if there is one."""
 
-    bfloat16: bool = False
+    bfloat16: Bool = False
     """Layers train in bfloat16: faster where the processor has it, else slower. Evaluation is exact."""
 
     out: Path = Path("runs/demo")
     """Folder of the results."""
 
-    keep_updates: bool = False
+    keep_updates: Bool = False
     """Keep the updates beside the event logs, so that `fedat replay --verify` can check every version."""
 
     def __init__(self, /, **fields: Any) -> None:  # noqa: ANN401 - checked here

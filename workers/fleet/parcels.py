@@ -6,15 +6,27 @@ as some steps of training. A file in memory takes it in one piece.
 
 import os
 import pickle  # noqa: TID251 - as the pool itself does, between processes that it started; never from a network
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only the parent of a folder that tempfile makes
 _LARGE_BYTES = 1 << 16
 _ALIGNMENT = 64
+_PREFIX, _LOCK = "fedat-", "lock"
+_OLD_S = 60.0
+"""Nobody takes longer from making a folder to holding its lock."""
+
 _names = count()
 
 
@@ -33,9 +45,45 @@ class Parcel:
     sizes: tuple[int, ...] = ()
 
 
-def memory_folder() -> Path | None:
-    """Where the system keeps files in memory; None if nowhere, and a folder of temporary files must do."""
-    return _MEMORY if os.access(_MEMORY, os.W_OK) else None
+@contextmanager
+def parcel_folder(memory: Path = _MEMORY) -> Iterator[Path]:
+    """Have a folder for parcels: in memory, or among temporary files where the system has no such place.
+
+    What processes have left there that were killed, with all that would have tidied up after them, goes.
+
+    Raises:
+        OSError: If there is no room for a folder anywhere.
+    """
+    in_memory = memory if os.access(memory, os.W_OK) else None
+    with TemporaryDirectory(prefix=_PREFIX, dir=in_memory) as name:
+        folder = Path(name)
+        with (folder / _LOCK).open("wb") as lock:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            for other in folder.parent.glob(f"{_PREFIX}*"):
+                if _is_left(other, folder.stat().st_mtime):
+                    shutil.rmtree(other, ignore_errors=True)
+            yield folder
+
+
+def _is_left(folder: Path, now_s: float) -> bool:
+    """Whether a folder is old, and no living process of this user has its lock."""
+    if fcntl is None:
+        return False
+    try:
+        if now_s - folder.stat().st_mtime < _OLD_S:
+            return False
+        with (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def discard(parcel: Parcel) -> None:
+    """Do without what is in a parcel that nobody has unpacked."""
+    if parcel.path is not None:
+        parcel.path.unlink(missing_ok=True)
 
 
 def pack(value: Any, folder: Path) -> Parcel:  # noqa: ANN401 - whatever can be pickled

@@ -12,11 +12,10 @@ from functools import partial
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from fedat_service.errors import ConfigError, FleetFailed
-from workers.fleet.parcels import Parcel, memory_folder, pack, unpack
+from workers.fleet.parcels import Parcel, discard, pack, parcel_folder, unpack
 from workers.training.jobs import InlineExecutor
 from workers.training.memory import keep_freed_memory
 
@@ -35,7 +34,7 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
         num_processes: How many; one a core is best.
 
     Raises:
-        ConfigError: If the number is not positive, or Ray is not installed.
+        ConfigError: If the number is not positive, or there is no Ray, or the system has no room for a pool.
         FleetFailed: If one of the processes is ended from outside.
     """
     if num_processes < 1:
@@ -44,8 +43,8 @@ def open_pool(engine: EngineName, num_processes: int) -> Iterator[Executor]:
         keep_freed_memory()
         yield InlineExecutor()
     elif engine == "processes":
-        with _single_threaded(), TemporaryDirectory(prefix="fedat-", dir=memory_folder()) as folder:
-            pool = _ProcessPool(num_processes, Path(folder))
+        with _single_threaded(), parcel_folder() as folder:
+            pool = _opened(num_processes, folder)
             try:
                 yield pool
             except BrokenProcessPool as error:
@@ -78,8 +77,18 @@ class _ProcessPool(ProcessPoolExecutor):
         with _interrupts_blocked():
             sent = super().submit(_work, parcel, self._folder)
         wanted: Future[T] = Future()
-        sent.add_done_callback(partial(_hand_over, wanted))
+        sent.add_done_callback(partial(_hand_over, wanted, parcel))
+        wanted.add_done_callback(lambda _: sent.cancel())
         return wanted
+
+
+def _opened(num_processes: int, folder: Path) -> _ProcessPool:
+    try:
+        return _ProcessPool(num_processes, folder)
+    except OSError as error:
+        raise ConfigError(
+            f"processes that train need semaphores in /dev/shm: {error}; `--engine inline` needs none"
+        ) from error
 
 
 def _work(parcel: Parcel, folder: Path) -> Parcel:
@@ -88,13 +97,20 @@ def _work(parcel: Parcel, folder: Path) -> Parcel:
     return pack(fn(*args, **kwargs), folder)
 
 
-def _hand_over(wanted: Future[Any], sent: Future[Parcel]) -> None:
-    if not wanted.set_running_or_notify_cancel():
+def _hand_over(wanted: Future[Any], parcel: Parcel, sent: Future[Parcel]) -> None:
+    """Unpack a result, also one that nobody wants any more: its file must go."""
+    if sent.cancelled():
+        discard(parcel)
+        wanted.cancel()
         return
     try:
-        result = unpack(sent.result())
+        result, failure = unpack(sent.result()), None
     except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
-        wanted.set_exception(error)
+        result, failure = None, error
+    if not wanted.set_running_or_notify_cancel():
+        return
+    if failure is not None:
+        wanted.set_exception(failure)
     else:
         wanted.set_result(result)
 
@@ -125,7 +141,8 @@ def _settle(folder: Path) -> None:
 def _end_with(sentinel: int, folder: Path) -> None:
     """Wait for the end of whoever started this process: who is killed ends nobody and tidies nothing."""
     wait([sentinel])
-    shutil.rmtree(folder, ignore_errors=True)
+    while folder.exists():  # what is still at work here may put another file into it
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from fedat_service.wire.complaints import at_field
-from fedat_service.wire.strict import Float, Int, Name, Seconds, Seed, Strict
+from fedat_service.wire.strict import Bool, Float, Int, Name, Seconds, Seed, Strict
 
 _MIN_DIGITS = 3
 
@@ -54,9 +54,9 @@ class FleetSettings(Strict):
     seed: Seed = 0
     rate: Annotated[Float, Field(gt=0, le=1e9)] | None = None
     evaluate_every_s: Seconds = 60.0
-    evaluate_on_task: bool = False
+    evaluate_on_task: Bool = False
     device: str = "auto"
-    bfloat16: bool = False
+    bfloat16: Bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> "FleetSettings":

@@ -49,6 +49,12 @@ def test_training_results_come_back_to_the_last_bit(trained):
             assert array.flags.writeable
 
 
+def test_arrays_that_do_not_lie_in_one_piece_come_back():
+    across = np.arange(20.0)[::2]
+    back = from_bytes(to_bytes([TrainResult({"w": across}, 1, {})]), list[TrainResult])
+    assert back[0].params["w"].tolist() == across.tolist()
+
+
 def test_evaluations_come_back():
     one = EvaluationResult(num_examples=3, correct=2, loss=1 / 3)
     assert from_bytes(to_bytes(one), EvaluationResult) == one

@@ -35,3 +35,12 @@ def test_a_full_disk_is_named_by_the_file_that_did_not_fit(tmp_path, monkeypatch
     with pytest.raises(OSError, match="No space left") as failed:
         write_atomically(tmp_path / "report.json", b"data")
     assert failed.value.filename == str(tmp_path / "report.json")
+
+
+def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path):
+    path = tmp_path / "result"
+    write_atomically(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(path, b"new", "no bytes")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -49,6 +49,14 @@ def test_what_a_file_says_is_left_to_the_file(fields_of):
     assert given(fields_of(FILE)("--horizon", "60")) == {"horizon_s": 60.0}
 
 
+def test_what_a_file_has_switched_on_can_be_switched_off(fields_of):
+    assert given(fields_of(FILE)("--bfloat16", "--no-keep-updates")) == {
+        "bfloat16": True,
+        "keep_updates": False,
+    }
+    assert given(fields_of(FILE)("--no-bfloat16")) == {"bfloat16": False}
+
+
 def test_a_command_can_do_without_some(fields_of):
     assert "rate" not in fields_of({}, "rate")()
 

@@ -187,6 +187,12 @@ def test_a_simulation_says_that_its_time_was_virtual(outcome_of, runs):
     assert "simulated seconds a second" not in virtual
 
 
+def test_a_run_in_bfloat16_says_so(outcome_of, runs):
+    exact, rounded = (to_markdown(outcome_of(runs, bfloat16=flag), []) for flag in (False, True))
+    assert "`, its layers in bfloat16: " in rounded
+    assert "bfloat16" not in exact
+
+
 NEVER = [0.1] * 9
 EARLY = [0.7] * 9
 """Reaches 0.6 at 200 s; CLIMB at 400 s, SLOW at 800 s."""

@@ -21,6 +21,8 @@ THREE_DECIMALS = {"preset": "fedat", "codec": {"precision": 3}}
         ("lr", 1e9),
         ("deadline_s", 1e12),
         ("seed", True),
+        ("bfloat16", 1),
+        ("keep_updates", "yes"),
         ("methods", ()),
         ("methods", ("fedat", "fedat")),
         ("methods", ("fedsgd",)),

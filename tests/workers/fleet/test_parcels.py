@@ -1,5 +1,7 @@
 import errno
 import os
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from workers.fleet.parcels import pack, unpack
+from workers.fleet.parcels import discard, pack, parcel_folder, unpack
 from workers.training.trainer import TrainResult
 
 LARGE = 20_000
@@ -47,6 +49,47 @@ def test_large_arrays_go_into_a_file_each_once(tmp_path):
     one, other = unpack(parcel)
     one[0] = 2
     assert other[0] == 2
+
+
+def test_many_small_arrays_are_large_together(tmp_path):
+    small = [np.full(1000, one) for one in range(20)]
+    parcel = pack(small, tmp_path)
+    assert parcel.path is not None
+    assert [array[0] for array in unpack(parcel)] == list(range(20))
+
+
+def test_processes_that_share_a_folder_do_not_share_files(tmp_path):
+    assert pack(np.ones(LARGE), tmp_path).path.name.startswith(f"{os.getpid()}-")
+
+
+def test_what_is_discarded_is_gone(tmp_path):
+    discard(pack(np.ones(LARGE), tmp_path))
+    discard(pack(np.ones(10), tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_in_memory_if_there_is_such_a_place_and_goes_with_its_owner(tmp_path):
+    with parcel_folder(tmp_path) as folder:
+        assert folder.parent == tmp_path
+        (folder / "1-0").touch()
+    assert not list(tmp_path.iterdir())
+    with parcel_folder(tmp_path / "missing") as folder:
+        assert folder.parent == Path(tempfile.gettempdir())
+    assert not folder.exists()
+
+
+def test_what_killed_processes_left_is_taken_away_and_what_is_in_use_is_not(tmp_path):
+    left, young, strange = (tmp_path / name for name in ("fedat-left", "fedat-young", "other"))
+    for folder in (left, young, strange):
+        folder.mkdir()
+        (folder / "lock").touch()
+        (folder / "1-0").touch()
+    with parcel_folder(tmp_path) as used:
+        an_hour_ago = used.stat().st_mtime - 3600
+        for folder in (left, strange, used):
+            os.utime(folder, (an_hour_ago, an_hour_ago))
+        with parcel_folder(tmp_path) as mine:
+            assert set(tmp_path.iterdir()) == {young, strange, used, mine}
 
 
 def test_small_ones_need_none(tmp_path):

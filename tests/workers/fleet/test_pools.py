@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from fedat_service.errors import ConfigError, FleetFailed
+from workers.fleet import pools
+from workers.fleet.parcels import unpack
 from workers.fleet.pools import open_pool
 
 POOL = """
@@ -45,6 +47,58 @@ def test_whoever_opens_a_pool_can_be_interrupted_afterwards():
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
+def parcels_in(pool):
+    return [path for path in pool._folder.iterdir() if path.name != "lock"]
+
+
+def kinds_of(values):
+    """Where the arrays were in the process that got them."""
+    return values.base is not None, np.full(100_000, 1.0)
+
+
+def test_large_arrays_take_the_file_in_both_directions(monkeypatch):
+    packed = []
+    monkeypatch.setattr(pools, "unpack", lambda parcel: (packed.append(parcel), unpack(parcel))[1])
+    with open_pool("processes", 1) as pool:
+        from_a_file, back = pool.submit(kinds_of, np.ones(100_000)).result()
+    assert from_a_file
+    assert back.base is not None
+    assert [parcel.path is not None for parcel in packed] == [True]
+
+
+def test_who_is_cancelled_is_not_worked_for_and_leaves_nothing():
+    with open_pool("processes", 1) as pool:
+        first = pool.submit(slowly, np.zeros(100_000))
+        rest = [pool.submit(slowly, np.full(100_000, one)) for one in range(1, 9)]
+        assert all(future.cancel() for future in (first, *rest))
+        # One may have begun and one lie ready for the process; nobody waits for eight.
+        start_s = time.monotonic()
+        assert pool.submit(doubled, np.ones(1)).result().tolist() == [2]
+        assert time.monotonic() - start_s < 6
+        assert parcels_in(pool) == []
+
+
+def test_what_has_not_begun_when_a_pool_closes_is_cancelled():
+    with open_pool("processes", 1) as pool:
+        futures = [pool.submit(slowly, np.zeros(1)) for _ in range(8)]
+    assert futures[-1].cancelled()
+    assert all(future.done() for future in futures)
+
+
+def slowly(values):
+    time.sleep(1)
+    return values
+
+
+def test_a_system_without_room_for_a_pool_is_named(monkeypatch):
+    def fail(*args, **kwargs):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(pools, "_ProcessPool", fail)
+    with pytest.raises(ConfigError, match=r"semaphores.*--engine inline"), open_pool("processes", 1):
+        pass
+
+
 def doubled(values):
     return 2 * values
 
@@ -53,7 +107,7 @@ def test_large_arrays_go_there_and_back_and_nothing_stays():
     with open_pool("processes", 2) as pool:
         futures = [pool.submit(doubled, np.full(100_000, one)) for one in range(5)]
         assert [set(future.result().tolist()) for future in futures] == [{0}, {2}, {4}, {6}, {8}]
-        assert not list(pool._folder.iterdir())
+        assert parcels_in(pool) == []
     assert not pool._folder.exists()
 
 

@@ -83,6 +83,18 @@ def test_bfloat16_stays_near_float32(few, name, solver):
     assert all(array.dtype == np.float32 for array in params[1].values())
 
 
+def test_a_loss_of_ones_own_is_in_float32_too(few):
+    seen = []
+
+    def loss_fn(scores, labels):
+        seen.append(scores.dtype)
+        return (scores - nn.functional.one_hot(labels, 10)).square().mean()
+
+    model = build("mlp", (1, 8, 8), 10, seed=0)
+    TorchTrainer(model, few, few, loss_fn, bfloat16=True).train(params_of(model), Solver(), 1)
+    assert set(seen) == {torch.float32}
+
+
 def test_a_round_begins_afresh_whatever_the_module_did_before(few):
     shared, fresh = (build("mlp", (1, 8, 8), 10, seed=0) for _ in range(2))
     start = params_of(fresh)

@@ -53,7 +53,8 @@ class Problem:
 
     def _loss(self, x: Tensor, y: Tensor) -> Tensor:
         with rounding(self._batches.device, self._bfloat16):
-            return self._loss_fn(self._model(x), y)
+            scores = self._model(x)
+        return self._loss_fn(scores.float() if self._bfloat16 else scores, y)
 
     def take_gradients(self) -> list[Tensor]:
         """Take the gradients away from the parameters; what had none has zeros."""

@@ -233,3 +233,6 @@ def test_the_loss_and_its_gradient_are_those_of_cross_entropy(num_clients, count
     torch.testing.assert_close(means_of_losses.double(), torch.stack(means).detach(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(gradient.double(), scores.grad, rtol=1e-5, atol=1e-6)
     assert not gradient[~real].any()
+    rounded = scores.detach().float().requires_grad_()
+    sum(F.cross_entropy(rounded[k, :n], labels[k, :n]) for k, n in enumerate(counts)).backward()
+    assert torch.equal(gradient, rounded.grad)
