@@ -75,6 +75,8 @@ def _is_left(folder: Path, now_s: float) -> bool:
             return False
         with (folder / _LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True  # killed before there was a lock
     except OSError:
         return False
     return True

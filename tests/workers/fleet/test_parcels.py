@@ -79,14 +79,15 @@ def test_a_folder_is_in_memory_if_there_is_such_a_place_and_goes_with_its_owner(
 
 
 def test_what_killed_processes_left_is_taken_away_and_what_is_in_use_is_not(tmp_path):
-    left, young, strange = (tmp_path / name for name in ("fedat-left", "fedat-young", "other"))
-    for folder in (left, young, strange):
+    left, bare, young, strange = (tmp_path / name for name in ("fedat-1", "fedat-2", "fedat-3", "other"))
+    for folder in (left, bare, young, strange):
         folder.mkdir()
-        (folder / "lock").touch()
         (folder / "1-0").touch()
+    for folder in (left, young, strange):
+        (folder / "lock").touch()
     with parcel_folder(tmp_path) as used:
         an_hour_ago = used.stat().st_mtime - 3600
-        for folder in (left, strange, used):
+        for folder in (left, bare, strange, used):
             os.utime(folder, (an_hour_ago, an_hour_ago))
         with parcel_folder(tmp_path) as mine:
             assert set(tmp_path.iterdir()) == {young, strange, used, mine}
