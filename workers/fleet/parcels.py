@@ -23,7 +23,7 @@ except ImportError:  # on Windows
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only the parent of a folder that tempfile makes
 _LARGE_BYTES = 1 << 16
 _ALIGNMENT = 64
-_PREFIX, _LOCK = "fedat-", "lock"
+_PREFIX, _LOCK = "fedat-parcels-", "lock"
 _OLD_S = 60.0
 """Nobody takes longer from making a folder to holding its lock."""
 
@@ -67,16 +67,18 @@ def parcel_folder(memory: Path = _MEMORY) -> Iterator[Path]:
 
 
 def _is_left(folder: Path, now_s: float) -> bool:
-    """Whether a folder is old, and no living process of this user has its lock."""
+    """Whether a folder was made by `parcel_folder`, for this user, long ago, and nobody holds its lock.
+
+    Without a lock it is not one of ours, or was left empty: it stays.
+    """
     if fcntl is None:
         return False
     try:
-        if now_s - folder.stat().st_mtime < _OLD_S:
+        status = folder.lstat()
+        if status.st_uid != os.getuid() or now_s - status.st_mtime < _OLD_S:
             return False
         with (folder / _LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True  # killed before there was a lock
     except OSError:
         return False
     return True

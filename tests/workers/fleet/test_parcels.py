@@ -78,8 +78,24 @@ def test_a_folder_is_in_memory_if_there_is_such_a_place_and_goes_with_its_owner(
     assert not folder.exists()
 
 
+def test_what_belongs_to_somebody_else_is_not_taken_away(tmp_path, monkeypatch):
+    left = tmp_path / "fedat-parcels-1"
+    left.mkdir()
+    (left / "lock").touch()
+    os.utime(left, (0, 0))
+    stranger = os.getuid() + 1
+    with monkeypatch.context() as other:
+        other.setattr(os, "getuid", lambda: stranger)
+        with parcel_folder(tmp_path):
+            assert left.exists()
+    with parcel_folder(tmp_path):
+        assert not left.exists()
+
+
 def test_what_killed_processes_left_is_taken_away_and_what_is_in_use_is_not(tmp_path):
-    left, bare, young, strange = (tmp_path / name for name in ("fedat-1", "fedat-2", "fedat-3", "other"))
+    left, bare, young, strange = (
+        tmp_path / name for name in ("fedat-parcels-1", "fedat-parcels-2", "fedat-parcels-3", "fedat-other")
+    )
     for folder in (left, bare, young, strange):
         folder.mkdir()
         (folder / "1-0").touch()
@@ -90,7 +106,7 @@ def test_what_killed_processes_left_is_taken_away_and_what_is_in_use_is_not(tmp_
         for folder in (left, bare, strange, used):
             os.utime(folder, (an_hour_ago, an_hour_ago))
         with parcel_folder(tmp_path) as mine:
-            assert set(tmp_path.iterdir()) == {young, strange, used, mine}
+            assert set(tmp_path.iterdir()) == {bare, young, strange, used, mine}
 
 
 def test_small_ones_need_none(tmp_path):
