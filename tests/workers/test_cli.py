@@ -141,6 +141,14 @@ def test_an_option_that_makes_no_sense_is_named(command, words, error, message):
         command(*words)
 
 
+def test_a_fleet_trains_where_and_how_its_options_say(command, monkeypatch):
+    runs = []
+    monkeypatch.setattr(cli, "_run", runs.append)
+    for words in ((), ("--device", "cpu", "--bfloat16")):
+        assert command("fleet", "tour", *words)[0] == 0
+    assert [(one.device, one.bfloat16) for one in runs] == [("auto", False), ("cpu", True)]
+
+
 @pytest.mark.parametrize("name", ["create", "fleet", "manifest"])
 def test_every_option_has_help(name):
     app = typer.Typer()
