@@ -106,6 +106,7 @@ def _plain_model(name: str) -> nn.Module:
     if name == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, _CLASSES))
     blocks: list[nn.Module] = []
-    for inputs, outputs in ((1, 32), (32, 64), (64, 64)):
-        blocks += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(576, 64), nn.ReLU(), nn.Linear(64, _CLASSES))
+    for inputs, outputs in ((1, 32), (32, 64)):
+        blocks += [nn.Conv2d(inputs, outputs, 3), nn.ReLU(), nn.MaxPool2d(2)]
+    blocks += [nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*blocks, nn.Linear(576, 64), nn.ReLU(), nn.Linear(64, _CLASSES))

@@ -17,6 +17,8 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 MODELS = ("cnn", "mlp", "logistic")
 CLIENTS, COHORT, PROCESSES = 100, 10, 2
+CLASSES, TRAINING_IMAGES, TEST_IMAGES = 10, 120, 100
+"""Of the whole set, and of each client."""
 BATCH, LR = 10, 1e-3
 EVALUATION_BATCH = 100
 """The fastest for a plain CNN on a processor; larger ones leave the cache."""
@@ -63,7 +65,11 @@ def read_options() -> Options:
 
 @lru_cache(maxsize=1)
 def load_examples(data: Path) -> dict[str, Tensor]:
-    """Load `x` ``(100, 120, 1, 28, 28)``, `y`, `test_x`, `test_y` and initial models, once a process."""
+    """Load what `write_data` of `ours` wrote, once a process.
+
+    That is `x` ``(100, 120, 1, 28, 28)`` and `y` by client, `test_x` and `test_y` of all clients, `cohorts`
+    ``(rounds, 10)``, and initial models.
+    """
     with np.load(data) as arrays:
         return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
 
@@ -85,16 +91,16 @@ class Network(nn.Module):
         elif name == "mlp":
             self.fc1, self.fc2 = nn.Linear(784, 200), nn.Linear(200, 10)
         else:
-            self.conv1 = nn.Conv2d(1, 32, 3, padding=1)
-            self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
-            self.conv3 = nn.Conv2d(64, 64, 3, padding=1)
+            self.conv1, self.conv2 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3)
+            self.conv3 = nn.Conv2d(64, 64, 3)
             self.fc1, self.fc2 = nn.Linear(576, 64), nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(B, 1, 28, 28)`` to class scores ``(B, 10)``."""
         if self.name == "cnn":
-            for conv in (self.conv1, self.conv2, self.conv3):
+            for conv in (self.conv1, self.conv2):
                 x = F.max_pool2d(F.relu(conv(x)), 2)
+            x = F.relu(self.conv3(x))
         x = x.flatten(1)
         scores: Tensor = self.fc(x) if self.name == "logistic" else self.fc2(F.relu(self.fc1(x)))
         return scores

@@ -42,9 +42,21 @@ def test_images_of_any_size_get_one_score_per_class(name, input_shape):
     assert scores.shape == (5, 7)
 
 
-def test_the_cnn_is_convolution_relu_pooling_three_times_then_two_dense_layers():
-    model = build("cnn", (3, 16, 16), 10, seed=3)
-    x = h = torch.rand(4, 3, 16, 16)
+@pytest.mark.parametrize("pixels", [18, 28, 32])
+def test_the_cnn_is_two_convolutions_with_pooling_one_without_then_two_dense_layers(pixels):
+    model = build("cnn", (3, 32, pixels), 10, seed=3)
+    x = h = torch.rand(4, 3, 32, pixels)
+    for conv in (model.conv1, model.conv2):
+        h = functional.max_pool2d(functional.relu(functional.conv2d(h, conv.weight, conv.bias)), 2)
+    h = functional.relu(functional.conv2d(h, model.conv3.weight, model.conv3.bias))
+    expected = model.fc2(functional.relu(model.fc1(h.flatten(1))))
+    torch.testing.assert_close(model(x), expected)
+
+
+@pytest.mark.parametrize("pixels", [8, 17])
+def test_for_small_images_the_cnn_pads_and_pools_three_times(pixels):
+    model = build("cnn", (3, 32, pixels), 10, seed=3)
+    x = h = torch.rand(4, 3, 32, pixels)
     for conv in (model.conv1, model.conv2, model.conv3):
         h = functional.max_pool2d(functional.relu(functional.conv2d(h, conv.weight, conv.bias, padding=1)), 2)
     expected = model.fc2(functional.relu(model.fc1(h.flatten(1))))

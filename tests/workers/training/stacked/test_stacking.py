@@ -98,9 +98,10 @@ def stacked(model, example=IMAGES):
     return result
 
 
+@pytest.mark.parametrize("pixels", [8, 28])
 @pytest.mark.parametrize("name", ["logistic", "mlp", "cnn"])
-def test_the_papers_networks_are_stacked(name):
-    stacked(build(name, (1, 8, 8), 10, seed=0), torch.zeros(2, 1, 8, 8))
+def test_the_papers_networks_are_stacked(name, pixels):
+    stacked(build(name, (1, pixels, pixels), 10, seed=0), torch.zeros(2, 1, pixels, pixels))
 
 
 @pytest.mark.parametrize("name", STACKABLE)
