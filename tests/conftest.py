@@ -1,12 +1,17 @@
 """What every test may ask for."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from fedat_service.errors import DataMissing
+from workers.data.catalog import load
+from workers.data.dataset import Dataset
 
 # How long an example takes says more about who else uses the machine; pytest-timeout ends what hangs.
 settings.register_profile("without-deadline", deadline=None)
@@ -28,6 +33,17 @@ def golden() -> Callable[[str], dict[str, Any]]:
     """`golden(case_id)` is one case of golden.json: its `inputs`, `outputs` and `rtol`."""
     cases = {case["id"]: case for case in json.loads(_GOLDEN.read_text())["cases"]}
     return cases.__getitem__
+
+
+@pytest.fixture(scope="session")
+def fashion_mnist() -> Dataset:
+    """The real data set; without it a test is skipped, but fails where CI promised to install it."""
+    try:
+        return load("fashion-mnist")
+    except DataMissing as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")

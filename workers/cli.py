@@ -91,6 +91,7 @@ Partition = Annotated[
     str,
     typer.Option(help="iid, shards:2, classes:2 (classes a client), dirichlet:0.1, lda:0.1, natural:8 ..."),
 ]
+TestFraction = Annotated[float, typer.Option(help="Share of every client's examples that only evaluates.")]
 Latency = Annotated[
     str,
     typer.Option(
@@ -200,6 +201,7 @@ def fleet(
     data_dir: DataDir = None,
     limit_per_class: LimitPerClass = None,
     partition: Partition = _DEFAULT.partition,
+    test_fraction: TestFraction = _DEFAULT.test_fraction,
     model: Model = _DEFAULT.model,
     latency: Latency = _DEFAULT.latency,
     compute_s: ComputeS = _DEFAULT.compute_s,
@@ -218,12 +220,13 @@ def fleet(
     again with the same options are the same clients, and go on.
     """
     shape = {"num_clients": clients, "num_processes": min(processes, max(1, clients)), "seed": seed}
-    task = {"data": data, "data_dir": data_dir, "limit_per_class": limit_per_class, "partition": partition}
+    task = {"data": data, "data_dir": data_dir, "limit_per_class": limit_per_class}
+    shares = {"partition": partition, "test_fraction": test_fraction}
     pace = {"latency": latency, "compute_s": compute_s, "rate": rate}
     drops = {"num_unstable": unstable, "drop_horizon_s": drop_horizon}
     looks = {"evaluate_every_s": evaluate_every, "evaluate_on_task": evaluate_on_task}
     arithmetic = {"device": device, "bfloat16": bfloat16}
-    values = {**shape, **task, **pace, **drops, **looks, **arithmetic}
+    values = {**shape, **task, **shares, **pace, **drops, **looks, **arithmetic}
     _run(_checked(FleetSettings, url=url, federation=federation, model=model, **values))
 
 

@@ -13,14 +13,24 @@ _TIER_STREAM = 3
 
 
 def draw_cohort(state: State, tier: Tier) -> tuple[str, ...]:
-    """A uniform sample of the idle, without replacement.
+    """A uniform sample of the idle, without replacement, which are sorted: order of arrival plays no part."""
+    spec = state.spec
+    ranks = draw_ranks(spec.seed, tier.number, tier.rounds_opened + 1, len(tier.idle), spec.round_size)
+    return tuple(sorted(tier.idle.at(ranks)))
 
-    It has a generator of its own, and the idle are sorted: the order of arrival plays no part.
+
+def draw_ranks(seed: int, tier: int, number: int, num_idle: int, size: int) -> list[int]:
+    """Draw a round's cohort as places among the sorted idle; every round has a generator of its own.
+
+    Args:
+        seed: Of the federation.
+        tier: Number of the tier, from 1.
+        number: Of the round in its tier, from 1.
+        num_idle: How many can be drawn.
+        size: How many are drawn, all if there are fewer.
     """
-    rng = np.random.default_rng((state.spec.seed, _COHORT_STREAM, tier.number, tier.rounds_opened + 1))
-    size = min(state.spec.round_size, len(tier.idle))
-    ranks = rng.choice(len(tier.idle), size, replace=False)
-    return tuple(sorted(tier.idle.at(ranks.tolist())))
+    rng = np.random.default_rng((seed, _COHORT_STREAM, tier, number))
+    return list(rng.choice(num_idle, min(size, num_idle), replace=False).tolist())
 
 
 def tiers_with_room(state: State) -> list[int]:

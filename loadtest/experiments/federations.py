@@ -93,6 +93,7 @@ def fleet_of(name: str, settings: ExperimentSettings, url: str) -> FleetSettings
             data_dir=settings.data_dir,
             limit_per_class=settings.limit_per_class,
             partition=settings.partition,
+            test_fraction=settings.test_fraction,
             model=settings.model,
             latency=settings.latency,
             compute_s=settings.compute_s,

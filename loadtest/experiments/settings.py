@@ -92,6 +92,9 @@ class ExperimentSettings(Strict):
     partition: str = "shards:2"
     """How examples are shared out: iid, shards:2, classes:2 (classes a client), dirichlet:0.1 ..."""
 
+    test_fraction: Annotated[Float, Field(gt=0, lt=1)] = 0.2
+    """Share of every client's examples that only evaluates; the rest trains."""
+
     latency: str = "fedat"
     """Delay of every round: fedat (the paper's five parts, up to 30 s), uniform:0:5, lognormal:1:0.5 ..."""
 

@@ -144,9 +144,10 @@ def test_an_option_that_makes_no_sense_is_named(command, words, error, message):
 def test_a_fleet_trains_where_and_how_its_options_say(command, monkeypatch):
     runs = []
     monkeypatch.setattr(cli, "_run", runs.append)
-    for words in ((), ("--device", "cpu", "--bfloat16")):
+    for words in ((), ("--device", "cpu", "--bfloat16", "--test-fraction", "0.5")):
         assert command("fleet", "tour", *words)[0] == 0
-    assert [(one.device, one.bfloat16) for one in runs] == [("auto", False), ("cpu", True)]
+    found = [(one.device, one.bfloat16, one.test_fraction) for one in runs]
+    assert found == [("auto", False, 0.2), ("cpu", True, 0.5)]
 
 
 @pytest.mark.parametrize("name", ["create", "fleet", "manifest"])

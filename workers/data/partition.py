@@ -214,7 +214,7 @@ def natural(ids: NDArray[Any], num_clients: int, min_size: int, seed: int) -> li
     return _finished([groups[i] for i in np.sort(drawn)])
 
 
-def local_split(indices: Indices, seed: int, test_fraction: float = 0.2) -> tuple[Indices, Indices]:
+def local_split(indices: Indices, seed: int, test_fraction: float) -> tuple[Indices, Indices]:
     """Split one client's indices at random into a training and a test part (FedAT: 80 and 20 %).
 
     Both parts are sorted; the training part is never empty, the test part only for a client with one

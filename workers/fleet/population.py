@@ -48,7 +48,8 @@ class Population:
             self.dataset.groups,
         )
         self._splits = [
-            local_split(part, _seed(seed, _LOCAL_SPLIT, client)) for client, part in enumerate(parts)
+            local_split(part, _seed(seed, _LOCAL_SPLIT, client), settings.test_fraction)
+            for client, part in enumerate(parts)
         ]
         self._latency = parse_latency(settings.latency, count, seed, settings.compute_s)
         self._drops = DropOuts(count, settings.num_unstable, settings.drop_horizon_s, seed)

@@ -25,6 +25,7 @@ class FleetSettings(Strict):
         data_dir: The only folder to look in for data.
         limit_per_class: Keep only so many images of every class.
         partition: How examples are shared out: see `workers.data.partition_setting.FORMS`.
+        test_fraction: Share of every client's examples that only evaluates.
         model: One of `workers.models.networks.NAMES`, or `module:function`.
         latency: Delay of every participation: see `workers.latency.FORMS`.
         compute_s: Constant seconds of computing, added to the delay.
@@ -46,6 +47,7 @@ class FleetSettings(Strict):
     data_dir: Path | None = None
     limit_per_class: Annotated[Int, Field(ge=1)] | None = None
     partition: str = "classes:2"
+    test_fraction: Annotated[Float, Field(gt=0, lt=1)] = 0.2
     model: str = "mlp"
     latency: str = "fedat"
     compute_s: Seconds = 20.0

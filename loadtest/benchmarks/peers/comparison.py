@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import mean, median, stdev
 
+from loadtest.benchmarks.peers.workload import CLIENTS, TEST_IMAGES
 from loadtest.benchmarks.run import Measurement, Results, measurement
 
 _OURS = ("ours", "ours-bfloat16")
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t for 1, 2, 3 ... degrees of freedom: 95 % lie between plus and minus that."""
-_ONE_IMAGE = 1 / 3000
+_ONE_IMAGE = 1 / (CLIENTS * TEST_IMAGES)
 """The smallest step of an accuracy."""
 
 
@@ -68,7 +69,8 @@ def _measurements(pairs: Sequence[tuple[Run, Run]]) -> Iterator[tuple[str, Measu
 def noise(differences: Sequence[float]) -> float:
     """How far from zero the mean of paired differences may lie by chance: a paired t-test at 5 %.
 
-    A pair has one seed, so the same examples and the same first model, but cohorts and orders of its own.
+    A pair has one seed, so the same examples and the same first model, with the loop the same cohorts, too,
+    but orders of its own; the other two draw their own cohorts, and with 20 rounds these decide the most.
     Equals lie outside once in twenty times. Few seeds show only large differences: with three, those of 2.5
     standard deviations of a pair's and more (4.3 standard errors; two would cry wolf once in five times).
     That ours computes what the loop does is not shown here, but by a test (`test_plain_loop.py`).

@@ -2,26 +2,24 @@
 
 from time import perf_counter
 
-import numpy as np
 import torch
 
 from loadtest.benchmarks.peers import workload
 
 
 def main() -> None:
-    """Federated averaging of clients with equally many examples."""
+    """Federated averaging of clients with equally many examples, in the cohorts that ours has."""
     options = workload.read_options()
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
-    rng = np.random.default_rng(options.seed)
     examples = workload.load_examples(options.data)
     weights = workload.start_of(examples, options.model)
     model = workload.Network(options.model)
     reached = 0.0
     marks_s = [perf_counter()]
-    for number in range(1, options.rounds + 1):
+    for number, cohort in enumerate(examples["cohorts"].tolist(), 1):
         total = {key: torch.zeros_like(value) for key, value in weights.items()}
-        for client in rng.choice(workload.CLIENTS, workload.COHORT, replace=False):
+        for client in cohort:
             model.load_state_dict(weights)
             workload.train(model, examples["x"][client], examples["y"][client], options.epochs)
             for key, value in model.state_dict().items():

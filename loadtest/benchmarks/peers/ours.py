@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from fedat_service.clock import LoopClock
+from fedat_service.federation.drawing import draw_ranks
 from loadtest.benchmarks.peers import workload
 from loadtest.experiments.federations import fleet_of
 from loadtest.experiments.settings import ExperimentSettings
@@ -16,17 +17,19 @@ from loadtest.experiments.simulation import simulate
 from workers.client import FedATClient
 from workers.fleet.population import Population, build_model
 
-_METHOD = "fedavg"
+_METHOD, _TIER = "fedavg", 1
 _ROUND_S = 20.0
 """Simulated seconds of a round: everybody takes equally long."""
 
 
 def settings_of(options: workload.Options, out: Path) -> ExperimentSettings:
-    """The work as an experiment: 100 clients with 120 training and 30 test images of two classes each."""
+    """The work as an experiment: 100 clients with 120 training and 100 test images of two classes each."""
+    images = workload.TRAINING_IMAGES + workload.TEST_IMAGES
     return ExperimentSettings(
         methods=(_METHOD,),
         data="fashion-mnist",
-        limit_per_class=1500,
+        limit_per_class=images * workload.CLIENTS // workload.CLASSES,
+        test_fraction=workload.TEST_IMAGES / images,
         partition="classes:2",
         model=options.model,
         num_clients=workload.CLIENTS,
@@ -48,13 +51,17 @@ def settings_of(options: workload.Options, out: Path) -> ExperimentSettings:
 
 
 def write_data(options: workload.Options) -> None:
-    """Write what the others train on: the same clients, and the same initial models."""
+    """Write what the others train on: the same clients and initial models, and the cohorts of our rounds."""
     settings = settings_of(options, options.data.parent)
     population = Population(fleet_of(_METHOD, settings, ""))
     trains, tests = (
         [data_of(client) for client in range(workload.CLIENTS)]
         for data_of in (population.train_data, population.test_data)
     )
+    cohorts = [
+        draw_ranks(options.seed, _TIER, number, workload.CLIENTS, workload.COHORT)
+        for number in range(1, options.rounds + 1)
+    ]
     starts = {
         f"{model}/{key}": value.numpy()
         for model in workload.MODELS
@@ -67,6 +74,7 @@ def write_data(options: workload.Options) -> None:
         y=np.stack([y for _, y in trains]),
         test_x=np.concatenate([x for x, _ in tests]),
         test_y=np.concatenate([y for _, y in tests]),
+        cohorts=np.array(cohorts),
         **starts,
     )
 

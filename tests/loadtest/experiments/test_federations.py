@@ -21,6 +21,11 @@ def test_all_methods_get_the_same_clients_and_rounds():
     assert (fleets[0]["seed"], federations[0]["seed"]) == (3, 3)
 
 
+def test_clients_split_their_examples_as_the_experiment_says():
+    settings = ExperimentSettings(test_fraction=0.4)
+    assert fleet_of("fedat", settings, URL).test_fraction == 0.4
+
+
 def test_training_starts_with_all_clients_and_ends_at_the_horizon():
     federation = federation_of(
         "fedat", ExperimentSettings(num_clients=7, num_unstable=0, horizon_s=99), MANIFEST

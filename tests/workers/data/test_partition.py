@@ -219,7 +219,7 @@ def test_small_natural_clients_are_left_out():
 
 
 def test_a_local_split_keeps_a_fifth_for_the_test():
-    train, test = local_split(np.arange(600), seed=0)
+    train, test = local_split(np.arange(600), seed=0, test_fraction=0.2)
     assert (len(train), len(test)) == (480, 120)
 
 

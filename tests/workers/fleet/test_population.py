@@ -35,6 +35,12 @@ def test_every_example_belongs_to_one_client_four_fifths_of_them_to_train(fleet)
     assert [population.num_examples(c) for c in range(6)] == [16] * 6
 
 
+def test_clients_keep_as_much_for_evaluation_as_is_asked_for(fleet):
+    population = Population(fleet(test_fraction=0.7))
+    assert [population.num_examples(c) for c in range(6)] == [6] * 6
+    assert [population.num_test_examples(c) for c in range(6)] == [14] * 6
+
+
 def test_a_client_computes_then_waits(fleet):
     population = Population(fleet(latency="uniform:3:4", compute_s=20.0))
     delays = {population.pace(client).latency_s(n) for client in range(6) for n in range(5)}

@@ -33,6 +33,8 @@ def test_settings_survive_the_way_to_another_process(fleet, tmp_path):
         {"compute_s": -1.0},
         {"unknown": 1},
         {"device": None},
+        {"test_fraction": 0.0},
+        {"test_fraction": 1.0},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(fleet, fields):

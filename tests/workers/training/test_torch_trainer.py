@@ -20,7 +20,7 @@ SOLVERS = ("sgd", "momentum", "adam", "adamw")
 def digits():
     """Training and test pairs of the shipped digits."""
     dataset = load_digits()
-    train, test = local_split(np.arange(len(dataset)), seed=0)
+    train, test = local_split(np.arange(len(dataset)), seed=0, test_fraction=0.2)
     return [(dataset.inputs(part), dataset.labels[part]) for part in (train, test)]
 
 
