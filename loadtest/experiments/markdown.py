@@ -97,7 +97,8 @@ def _conditions(outcome: Outcome) -> str:
         else f"at {one.rate:g} simulated seconds a second, on real HTTP between real processes"
     )
     return (
-        f"{one.num_clients} clients hold {one.data}, split as `{one.partition}`; "
+        f"{one.num_clients} clients hold {one.data}, split as `{one.partition}`, "
+        f"and keep {100 * one.test_fraction:.3g} % of it for evaluation; "
         f"{one.num_unstable} of them drop out for good at a random time. "
         f"A round takes a client {one.compute_s:g} s of simulated work and then a latency of the model "
         f"`{one.latency}`. Tiered methods have {one.num_tiers} tiers, and every cohort has up to "

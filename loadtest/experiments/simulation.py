@@ -30,8 +30,6 @@ from workers.client import AppConnection, FedATClient
 from workers.fleet.cohort_engine import CohortEngine, prepare
 from workers.fleet.hosting import host
 from workers.fleet.pools import EngineName, open_pool
-from workers.fleet.population import Population
-from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
 from workers.training.devices import find_device
 from workers.training.jobs import InlineExecutor
@@ -69,9 +67,9 @@ def simulate(
         ResumingExecutor(pool, folder) as work,
     ):
         store = _EndingStore(Path(events), keeps_bodies=settings.keep_updates)
-        prepare(fleet, pool, settings.processes)
         trainer = CohortEngine(fleet, work)
-        run = run_virtual(_run(name, settings, fleet, trainer, store, watch))
+        prepare(fleet, pool, settings.processes)
+        run = run_virtual(_run(name, settings, trainer, store, watch))
         keep_log(Path(events) / f"{federation_name(name)}.events.jsonl", settings.log_of(name))
     return run
 
@@ -122,12 +120,11 @@ class _EndingStore(JsonLinesStore):
 async def _run(
     name: str,
     settings: ExperimentSettings,
-    fleet: FleetSettings,
     trainer: CohortEngine,
     store: _EndingStore,
     watch: Watch,
 ) -> MethodRun:
-    population = Population(fleet)
+    population = trainer.population
     manifest = ManifestMessage.of(manifest_of(population.build_model()))
     app = create_app(Limits(max_wait_s=LONGEST_POLL_S), store=store, offload=inline)
     connect = partial(AppConnection, app)

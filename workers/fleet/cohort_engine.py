@@ -42,16 +42,16 @@ class _Workplace:
     """What a process trains and evaluates with: a pure function of the fleet's settings."""
 
     def __init__(self, settings: FleetSettings) -> None:
-        self._population = Population(settings)
+        self.population = Population(settings)
         self._device = find_device(settings.device)
         self._bfloat16 = settings.bfloat16
-        self._model = self._population.build_model()
+        self._model = self.population.build_model()
         self._evaluators: dict[int, FleetEvaluator] = {}
         self.pieces = cut(
-            [self._population.num_test_examples(client) for client in range(settings.num_clients)]
+            [self.population.num_test_examples(client) for client in range(settings.num_clients)]
         )
-        first, _ = self._population.train_data(0)
-        self._stacked = stack(self._population.build_model(), torch.as_tensor(first[:1]))
+        first, _ = self.population.train_data(0)
+        self._stacked = stack(self.population.build_model(), torch.as_tensor(first[:1]))
 
     def plan(self, assignments: Sequence[Assignment]) -> list[list[int]]:
         """Which assignments are trained together, by their places."""
@@ -66,7 +66,7 @@ class _Workplace:
         whole = sync.index == 0 and sync.last and sync.blocks == 1 and not sync.slots and kept == NOTHING_KEPT
         if isinstance(self._stacked, NotStackable) or not whole:
             return None
-        size = self._population.num_examples(one.client)
+        size = self.population.num_examples(one.client)
         return work_key(one.work.solver, size, mixes_examples=self._stacked.mixes_examples)
 
     def train(self, cohort: Sequence[Assignment]) -> list[TrainResult]:
@@ -76,7 +76,7 @@ class _Workplace:
         return train_stack(self._stacked, jobs, device=self._device, bfloat16=self._bfloat16)
 
     def _job(self, one: Assignment) -> StackedJob:
-        inputs, labels = (torch.as_tensor(part) for part in self._population.train_data(one.client))
+        inputs, labels = (torch.as_tensor(part) for part in self.population.train_data(one.client))
         return StackedJob(inputs, labels, one.work.start, one.work.solver, one.work.seed)
 
     def evaluate(self, client: int, params: Params) -> EvaluationResult:
@@ -85,11 +85,11 @@ class _Workplace:
     def evaluate_piece(self, piece: int, params: Params) -> Sequence[ClientEvaluation]:
         if piece not in self._evaluators:
             clients = self.pieces[piece]
-            self._evaluators[piece] = FleetEvaluator(self._model, self._population, clients, self._device)
+            self._evaluators[piece] = FleetEvaluator(self._model, self.population, clients, self._device)
         return self._evaluators[piece](params)
 
     def _trainer(self, client: int) -> TorchTrainer:
-        train, test = self._population.train_data(client), self._population.test_data(client)
+        train, test = self.population.train_data(client), self.population.test_data(client)
         return TorchTrainer(self._model, train, test, device=self._device, bfloat16=self._bfloat16)
 
 
@@ -137,6 +137,13 @@ class CohortEngine:
         self._settings = settings
         self._pool = pool
         self._waiting: list[_TrainingJob] = []
+        # The data may have changed since another run of this process.
+        _workplace.cache_clear()
+
+    @property
+    def population(self) -> Population:
+        """The clients that it trains."""
+        return _workplace(self._settings).population
 
     def training_of(self, client: int) -> ClientTraining:
         """See `Engine`."""

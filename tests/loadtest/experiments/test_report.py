@@ -187,6 +187,10 @@ def test_a_simulation_says_that_its_time_was_virtual(outcome_of, runs):
     assert "simulated seconds a second" not in virtual
 
 
+def test_the_report_tells_how_much_only_evaluates(outcome_of, runs):
+    assert "keep 45.5 % of it for evaluation" in to_markdown(outcome_of(runs, test_fraction=100 / 220), [])
+
+
 def test_a_run_in_bfloat16_says_so(outcome_of, runs):
     exact, rounded = (to_markdown(outcome_of(runs, bfloat16=flag), []) for flag in (False, True))
     assert "`, its layers in bfloat16: " in rounded

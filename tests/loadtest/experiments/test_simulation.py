@@ -1,6 +1,10 @@
 import errno
 import signal
+import sys
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
 from unittest.mock import patch
 
 import pytest
@@ -13,6 +17,7 @@ from fedat_service.store.jsonl import JsonLinesStore
 from loadtest.experiments import simulation
 from loadtest.experiments.settings import ExperimentSettings
 from loadtest.experiments.simulation import simulate
+from workers.data.catalog import load
 from workers.training.jobs import InlineExecutor
 
 SMALL = ExperimentSettings(
@@ -193,3 +198,16 @@ def test_all_processes_train_on_the_device_that_was_found_here(tmp_path, monkeyp
         with pytest.raises(ZeroDivisionError):
             simulate("fedat", SMALL.changed(out=tmp_path, device=device), unseen, "inline")
     assert [fleet.device for fleet in fleets] == ["cuda:0", "cpu", "cuda:1"]
+
+
+def test_a_run_sees_the_data_as_it_is_now(monkeypatch, tmp_path):
+    mine = ModuleType("mine")
+    monkeypatch.setitem(sys.modules, "mine", mine)
+    digits = load("digits")
+    logs = []
+    for labels in (digits.labels, digits.labels[::-1].copy(), digits.labels):
+        mine.load = partial(replace, digits, labels=labels)
+        out = tmp_path / str(len(logs))
+        simulate("fedat", SMALL.changed(out=out, data="mine:load"), unseen, "inline")
+        logs.append((out / "events.jsonl").read_bytes())
+    assert logs[0] == logs[2] != logs[1]
