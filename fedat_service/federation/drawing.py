@@ -13,7 +13,7 @@ _TIER_STREAM = 3
 
 
 def draw_cohort(state: State, tier: Tier) -> tuple[str, ...]:
-    """A uniform sample of the idle, without replacement, which are sorted: order of arrival plays no part."""
+    """Draw among the idle, uniformly, none twice; they are sorted, so order of arrival plays no part."""
     spec = state.spec
     ranks = draw_ranks(spec.seed, tier.number, tier.rounds_opened + 1, len(tier.idle), spec.round_size)
     return tuple(sorted(tier.idle.at(ranks)))
@@ -28,6 +28,9 @@ def draw_ranks(seed: int, tier: int, number: int, num_idle: int, size: int) -> l
         number: Of the round in its tier, from 1.
         num_idle: How many can be drawn.
         size: How many are drawn, all if there are fewer.
+
+    Returns:
+        Places from 0, no two equal, in the order drawn.
     """
     rng = np.random.default_rng((seed, _COHORT_STREAM, tier, number))
     return list(rng.choice(num_idle, min(size, num_idle), replace=False).tolist())

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from fedat_service.wire.settings import Solver
+from loadtest.benchmarks.peers.workload import Network
 from loadtest.benchmarks.run import Measurement, Results, measurement
 from loadtest.benchmarks.timing import medians_s
 from workers.models.networks import build
@@ -73,7 +74,7 @@ def our_round(name: str, cohort: list[_Client], solver: Solver) -> _Round:
 
 
 def _loop_round(name: str, cohort: list[_Client], solver: Solver) -> _Round:
-    model = _plain_model(name)
+    model = Network(name)
     start = {key: value.clone() for key, value in model.state_dict().items()}
 
     def run() -> None:
@@ -97,16 +98,3 @@ def _train_plainly(model: nn.Module, x: Tensor, y: Tensor, solver: Solver) -> No
             loss = loss + solver.prox_mu / 2 * torch.stack(away).sum()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-
-
-def _plain_model(name: str) -> nn.Module:
-    """Build the same networks as `workers.models`, written down the usual way."""
-    if name == "logistic":
-        return nn.Sequential(nn.Flatten(), nn.Linear(784, _CLASSES))
-    if name == "mlp":
-        return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, _CLASSES))
-    blocks: list[nn.Module] = []
-    for inputs, outputs in ((1, 32), (32, 64)):
-        blocks += [nn.Conv2d(inputs, outputs, 3), nn.ReLU(), nn.MaxPool2d(2)]
-    blocks += [nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Flatten()]
-    return nn.Sequential(*blocks, nn.Linear(576, 64), nn.ReLU(), nn.Linear(64, _CLASSES))

@@ -27,7 +27,7 @@ from loadtest.experiments.settings import ExperimentSettings, federation_name
 from loadtest.experiments.unfinished import ResumingExecutor, unfinished
 from loadtest.in_process import LONGEST_POLL_S, URL
 from workers.client import AppConnection, FedATClient
-from workers.fleet.cohort_engine import CohortEngine, prepare
+from workers.fleet.cohort_engine import CohortEngine
 from workers.fleet.hosting import host
 from workers.fleet.pools import EngineName, open_pool
 from workers.models.state import manifest_of
@@ -68,7 +68,7 @@ def simulate(
     ):
         store = _EndingStore(Path(events), keeps_bodies=settings.keep_updates)
         trainer = CohortEngine(fleet, work)
-        prepare(fleet, pool, settings.processes)
+        trainer.prepare(pool, settings.processes)
         run = run_virtual(_run(name, settings, trainer, store, watch))
         keep_log(Path(events) / f"{federation_name(name)}.events.jsonl", settings.log_of(name))
     return run

@@ -39,7 +39,7 @@ class Assignment:
 
 
 class _Workplace:
-    """What a process trains and evaluates with: a pure function of the fleet's settings."""
+    """What a process trains and evaluates with, as the fleet's settings and the data say when it is made."""
 
     def __init__(self, settings: FleetSettings) -> None:
         self.population = Population(settings)
@@ -115,12 +115,6 @@ def _prepare(settings: FleetSettings) -> None:
     _workplace(settings)
 
 
-def prepare(settings: FleetSettings, pool: Executor, num_processes: int) -> None:
-    """Have the processes of a pool start and load what they train, while nobody waits for them yet."""
-    for _ in range(num_processes):
-        pool.submit(_prepare, settings)
-
-
 class CohortEngine:
     """Collects what clients begin, and trains all of it together as soon as the first of them is through.
 
@@ -139,6 +133,11 @@ class CohortEngine:
         self._waiting: list[_TrainingJob] = []
         # The data may have changed since another run of this process.
         _workplace.cache_clear()
+
+    def prepare(self, pool: Executor, num_processes: int) -> None:
+        """Have the processes of a pool start and load what they train, while nobody waits for them yet."""
+        for _ in range(num_processes):
+            pool.submit(_prepare, self._settings)
 
     @property
     def population(self) -> Population:

@@ -70,7 +70,7 @@ def noise(differences: Sequence[float]) -> float:
     """How far from zero the mean of paired differences may lie by chance: a paired t-test at 5 %.
 
     A pair has one seed, so the same examples and the same first model, with the loop the same cohorts, too,
-    but orders of its own; the other two draw their own cohorts, and with 20 rounds these decide the most.
+    but orders of its own; the other two draw their own cohorts, and in few rounds these decide the most.
     Equals lie outside once in twenty times. Few seeds show only large differences: with three, those of 2.5
     standard deviations of a pair's and more (4.3 standard errors; two would cry wolf once in five times).
     That ours computes what the loop does is not shown here, but by a test (`test_plain_loop.py`).

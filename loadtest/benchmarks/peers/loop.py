@@ -17,9 +17,9 @@ def main() -> None:
     model = workload.Network(options.model)
     reached = 0.0
     marks_s = [perf_counter()]
-    for number, cohort in enumerate(examples["cohorts"].tolist(), 1):
+    for number in range(1, options.rounds + 1):
         total = {key: torch.zeros_like(value) for key, value in weights.items()}
-        for client in cohort:
+        for client in examples["cohorts"][number - 1].tolist():
             model.load_state_dict(weights)
             workload.train(model, examples["x"][client], examples["y"][client], options.epochs)
             for key, value in model.state_dict().items():

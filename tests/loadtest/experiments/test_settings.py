@@ -22,6 +22,8 @@ THREE_DECIMALS = {"preset": "fedat", "codec": {"precision": 3}}
         ("deadline_s", 1e12),
         ("seed", True),
         ("bfloat16", 1),
+        ("test_fraction", 0.0),
+        ("test_fraction", 1.0),
         ("keep_updates", "yes"),
         ("methods", ()),
         ("methods", ("fedat", "fedat")),
@@ -100,7 +102,9 @@ def test_the_event_log_of_the_reference_has_the_plain_name(tmp_path):
     assert settings.log_of("fedavg") == tmp_path / "events-fedavg.jsonl"
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"lr": 0.5}, {"horizon_s": 9.0}, {"data": "mnist"}])
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"lr": 0.5}, {"horizon_s": 9.0}, {"data": "mnist"}, {"test_fraction": 0.4}]
+)
 def test_a_runs_conditions_change_with_what_it_follows_from(change):
     settings = ExperimentSettings()
     assert settings.changed(**change).conditions_of("fedat", {}) != settings.conditions_of("fedat", {})

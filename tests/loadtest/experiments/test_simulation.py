@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -206,8 +206,9 @@ def test_a_run_sees_the_data_as_it_is_now(monkeypatch, tmp_path):
     digits = load("digits")
     logs = []
     for labels in (digits.labels, digits.labels[::-1].copy(), digits.labels):
-        mine.load = partial(replace, digits, labels=labels)
+        mine.load = Mock(side_effect=partial(replace, digits, labels=labels))
         out = tmp_path / str(len(logs))
         simulate("fedat", SMALL.changed(out=out, data="mine:load"), unseen, "inline")
         logs.append((out / "events.jsonl").read_bytes())
+        assert mine.load.call_count == 1
     assert logs[0] == logs[2] != logs[1]

@@ -8,7 +8,7 @@ import torch
 from fedat_service.errors import ConfigError, TrainingError
 from fedat_service.wire.settings import Solver
 from workers.fleet import evaluation
-from workers.fleet.cohort_engine import CohortEngine, prepare
+from workers.fleet.cohort_engine import CohortEngine
 from workers.fleet.engine import LocalEngine
 from workers.fleet.pools import open_pool
 from workers.fleet.population import Population
@@ -147,8 +147,7 @@ def test_evaluations_are_jobs_too(settings, start):
 
 def test_an_evaluation_is_shared_by_several_processes(fleet, monkeypatch):
     monkeypatch.setattr(evaluation, "_PIECE", 10)
-    # A seed that no other test has: a process keeps its workplace.
-    settings, pool = fleet(num_processes=1, seed=77), ListingExecutor()
+    settings, pool = fleet(num_processes=1), ListingExecutor()
     start, local = params_of(Population(settings).build_model()), Population(settings)
     found = asyncio.run(CohortEngine(settings, pool).evaluate_all(start, 0.0).result())
     expected = asyncio.run(LocalEngine(local, InlineExecutor()).evaluate_all(start, 0.0).result())
@@ -160,7 +159,7 @@ def test_an_evaluation_is_shared_by_several_processes(fleet, monkeypatch):
 
 def test_every_process_of_a_pool_is_asked_to_prepare(settings):
     pool = ListingExecutor()
-    prepare(settings, pool, 3)
+    CohortEngine(settings, InlineExecutor()).prepare(pool, 3)
     assert len(pool.submitted) == 3
 
 

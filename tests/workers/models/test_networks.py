@@ -42,10 +42,10 @@ def test_images_of_any_size_get_one_score_per_class(name, input_shape):
     assert scores.shape == (5, 7)
 
 
-@pytest.mark.parametrize("pixels", [18, 28, 32])
-def test_the_cnn_is_two_convolutions_with_pooling_one_without_then_two_dense_layers(pixels):
-    model = build("cnn", (3, 32, pixels), 10, seed=3)
-    x = h = torch.rand(4, 3, 32, pixels)
+@pytest.mark.parametrize("size", [(18, 18), (28, 28), (32, 18), (18, 32)])
+def test_the_cnn_is_two_convolutions_with_pooling_one_without_then_two_dense_layers(size):
+    model = build("cnn", (3, *size), 10, seed=3)
+    x = h = torch.rand(4, 3, *size)
     for conv in (model.conv1, model.conv2):
         h = functional.max_pool2d(functional.relu(functional.conv2d(h, conv.weight, conv.bias)), 2)
     h = functional.relu(functional.conv2d(h, model.conv3.weight, model.conv3.bias))
@@ -53,10 +53,10 @@ def test_the_cnn_is_two_convolutions_with_pooling_one_without_then_two_dense_lay
     torch.testing.assert_close(model(x), expected)
 
 
-@pytest.mark.parametrize("pixels", [8, 17])
-def test_for_small_images_the_cnn_pads_and_pools_three_times(pixels):
-    model = build("cnn", (3, 32, pixels), 10, seed=3)
-    x = h = torch.rand(4, 3, 32, pixels)
+@pytest.mark.parametrize("size", [(8, 8), (17, 17), (32, 17), (17, 32)])
+def test_for_small_images_the_cnn_pads_and_pools_three_times(size):
+    model = build("cnn", (3, *size), 10, seed=3)
+    x = h = torch.rand(4, 3, *size)
     for conv in (model.conv1, model.conv2, model.conv3):
         h = functional.max_pool2d(functional.relu(functional.conv2d(h, conv.weight, conv.bias, padding=1)), 2)
     expected = model.fc2(functional.relu(model.fc1(h.flatten(1))))

@@ -18,7 +18,7 @@ from workers.training.stacked.stacking import stack
 from workers.training.torch_trainer import TorchTrainer
 from workers.training.trainer import Sync
 
-SHAPE = (1, 16, 16)
+SHAPE = (1, 20, 20)
 STACKED = ("logistic", "mlp", "cnn")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fedat_service.federation.tasks import TaskId
 from loadtest.benchmarks.peers.ours import settings_of, write_data
-from loadtest.benchmarks.peers.workload import Options, load_examples
+from loadtest.benchmarks.peers.workload import Network, Options, accuracy, load_examples, start_of
 from loadtest.experiments.simulation import simulate
 
 
@@ -36,7 +36,10 @@ def test_the_others_have_the_examples_and_the_cohorts_that_ours_has(tmp_path):
     assert all(len(labels.unique()) == 2 for labels in written["y"])
 
     settings = settings_of(options, tmp_path)
-    simulate("fedavg", settings, unseen, "inline")
+    first = simulate("fedavg", settings, unseen, "inline").metrics.evaluations[0]
+    model = Network("logistic")
+    model.load_state_dict(start_of(written, "logistic"))
+    assert (first.version, first.accuracy) == (0, pytest.approx(accuracy(model, written)))
     rounds = defaultdict(set)
     for line in settings.log_of("fedavg").read_text().splitlines():
         event = json.loads(line)

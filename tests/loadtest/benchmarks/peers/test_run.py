@@ -128,3 +128,13 @@ def test_what_cannot_be_compared_is_refused(tmp_path, words, named):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_workload_is_named_as_it_is_asked_for(model):
     assert options_of(f"{model}_e3", "round", Path("d"), 20, 0).workload == f"{model}_e3"
+
+
+def test_whole_jobs_are_measured_where_evaluation_weighs_most(monkeypatch):
+    asked = []
+    monkeypatch.setattr(run, "run_all", lambda *arguments: asked.append(arguments))
+    run.measure()
+    ((_, _, works, rounds, num_seeds),) = asked
+    assert {work for work, kind in works if kind == "job"} == {"cnn_e1"}
+    assert {work for work, kind in works if kind == "round"} == {"cnn_e1", "cnn_e3", "mlp_e3", "logistic_e3"}
+    assert (rounds, num_seeds) == (20, 3)
