@@ -6,9 +6,11 @@ start, and the arithmetic, which is nearly all of its work, is looked up. Where 
 
 import json
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
@@ -95,8 +97,8 @@ class ResumingExecutor(Executor):
     """Does only work whose result is not on disk yet, and keeps each result in a file of its own.
 
     Whole stacks are kept, as they are given to the pool: the last bits of a client's training depend on who
-    is trained together with it. Who computes a result writes it, so that the event loop, which all others
-    wait for, does not. Another machine of a cluster does so only where it has the folder, on a shared disk.
+    is trained together with it. Nobody waits for the disk: a result is written while the run goes on, and
+    what it had no time for is computed again.
 
     Args:
         pool: Where work is done. It must be functions of a module, with a result that follows from the
@@ -107,29 +109,54 @@ class ResumingExecutor(Executor):
     def __init__(self, pool: Executor, folder: Path) -> None:
         self._pool = pool
         self._folder = folder
+        self._writer = ThreadPoolExecutor(1)
+        self._writes: deque[Future[None]] = deque()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Look the result up, or have the pool compute it; if it cannot be written, that is an `OSError`."""
+        """Look the result up, or have the pool compute it.
+
+        Raises:
+            OSError: If an earlier result could not be written.
+        """
+        self._require_written()
+        wanted: Future[T] = Future()
         path = self._folder / digest([fn.__module__, fn.__qualname__, args, kwargs])
         try:
-            kept = from_bytes(path.read_bytes(), get_type_hints(fn)["return"])
+            wanted.set_result(from_bytes(path.read_bytes(), get_type_hints(fn)["return"]))
         except (FileNotFoundError, ValueError):  # not there, or torn when the machine stopped
-            return self._pool.submit(_compute, path, fn, *args, **kwargs)
-        found: Future[T] = Future()
-        found.set_result(kept)
-        return found
+            self._pool.submit(fn, *args, **kwargs).add_done_callback(partial(self._keep, path, wanted))
+        return wanted
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the pool when what it has begun is done, and written."""
+        """End the pool when what it has begun is done, and write what is not on disk yet.
+
+        Raises:
+            OSError: If a result could not be written.
+        """
         self._pool.shutdown(cancel_futures=True)
+        self._writer.shutdown()
+        self._require_written()
+
+    def _keep(self, path: Path, wanted: Future[T], done: Future[T]) -> None:
+        """Pass a result on, and write it."""
+        if not wanted.set_running_or_notify_cancel():
+            return
+        try:
+            result = done.result()
+            self._writes.append(self._writer.submit(_write, path, result))
+        except BaseException as error:  # noqa: BLE001 - it is the future's, as in every executor
+            wanted.set_exception(error)
+        else:
+            wanted.set_result(result)
+
+    def _require_written(self) -> None:
+        """Wait for the disk: it falls behind by the work of one instant at most."""
+        while self._writes:
+            self._writes.popleft().result()
 
 
-def _compute(path: Path, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Compute a result and write it."""
-    result = fn(*args, **kwargs)
-    if path.parent.exists():
-        write_atomically(path, *to_pieces(result))
-    return result
+def _write(path: Path, result: object) -> None:
+    write_atomically(path, *to_pieces(result))
 
 
 def _conditions_at(path: Path) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@ import errno
 import signal
 import subprocess
 import sys
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
 import numpy as np
@@ -98,39 +98,48 @@ class Later(InlineExecutor):
     """Work that begins when the test says so."""
 
     def submit(self, fn, /, *args, **kwargs):
-        self.future, self.begin = Future(), lambda: InlineExecutor().submit(fn, *args, **kwargs)
+        self.future = Future()
         return self.future
 
 
-def test_cancelled_work_is_neither_done_nor_kept(tmp_path):
+def test_cancelled_work_is_neither_awaited_nor_kept(tmp_path):
     later = Later()
     with ResumingExecutor(later, tmp_path) as executor:
         assert executor.submit(double, START, 1).cancel()
-        assert later.future.cancelled()
+        later.future.set_result(double(START, 1))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_result_is_on_disk_before_anybody_has_it(tmp_path):
+def test_work_that_the_pool_cancels_is_cancelled(tmp_path):
     later = Later()
     wanted = ResumingExecutor(later, tmp_path).submit(double, START, 1)
-    assert not list(tmp_path.iterdir())
-    later.begin()
-    assert len(list(tmp_path.iterdir())) == 1
-    assert not wanted.done()
+    later.future.cancel()
+    with pytest.raises(CancelledError):
+        wanted.result()
 
 
-def test_a_result_that_cannot_be_kept_is_an_error(counting, tmp_path):
-    folder = tmp_path / "run"
+@pytest.mark.parametrize(
+    "end", [lambda executor: executor.submit(double, START, 2), ResumingExecutor.shutdown]
+)
+def test_a_result_that_cannot_be_kept_ends_the_run(end, tmp_path):
+    later, folder = Later(), tmp_path / "run"
+    executor = ResumingExecutor(later, folder)
+    wanted = executor.submit(double, START, 1)
     folder.touch()
-    with pytest.raises((FileExistsError, NotADirectoryError), match="run"):
-        ResumingExecutor(counting, folder).submit(double, START, 1).result()
+    later.future.set_result(double(START, 1))
+    assert wanted.result()[0].num_examples == 1
+    with pytest.raises(FileExistsError, match="run"):
+        end(executor)
 
 
-def test_where_the_folder_is_not_nothing_is_kept(counting, tmp_path):
-    folder = tmp_path / "elsewhere"
-    result = ResumingExecutor(counting, folder).submit(double, START, 1).result()
-    assert result[0].num_examples == 1
-    assert not folder.exists()
+def test_nobody_waits_for_ever_for_a_result_that_comes_after_the_end(tmp_path):
+    later = Later()
+    executor = ResumingExecutor(later, tmp_path)
+    wanted = executor.submit(double, START, 1)
+    executor.shutdown()
+    later.future.set_result(double(START, 1))
+    with pytest.raises(RuntimeError, match="shutdown"):
+        wanted.result(timeout=1)
 
 
 def stop(folder, error=None, conditions=CONDITIONS):
