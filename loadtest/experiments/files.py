@@ -26,6 +26,16 @@ def write_atomically(path: Path, *pieces: bytes | memoryview) -> None:
         draft.unlink(missing_ok=True)
 
 
+def remove_drafts(folder: Path) -> None:
+    """Remove what is left of files that somebody was writing to `folder` who was killed.
+
+    Raises:
+        OSError: If one cannot be removed.
+    """
+    for draft in folder.glob(".*.part"):
+        draft.unlink(missing_ok=True)
+
+
 def keep_log(written: Path, log: Path) -> None:
     """Move a whole event log to its place, with the updates if they were kept beside it."""
     if bodies_path(written).exists():

@@ -57,7 +57,7 @@ def simulate(
         OSError: If the folder cannot be written to.
     """
     folder = settings.unfinished_of(name)
-    # One event loop hosts all clients; the pool's processes only train, all on the device that is found here.
+    # One event loop hosts all clients; the pool's processes compute, all on the device that is found here.
     here = {"num_processes": 1, "device": str(find_device(settings.device))}
     fleet = fleet_of(name, settings, URL).model_copy(update=here)
     with (

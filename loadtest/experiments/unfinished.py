@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from fedat_service.errors import ConfigError
 from loadtest.experiments.arrays import digest, from_bytes, to_pieces
-from loadtest.experiments.files import write_atomically
+from loadtest.experiments.files import remove_drafts, write_atomically
 
 try:
     import fcntl
@@ -50,6 +50,7 @@ def unfinished(folder: Path, conditions: Mapping[str, Any]) -> Iterator[None]:
     now = {"package": version("fedat-service"), "torch": version("torch"), **conditions}
     path = folder / _CONDITIONS
     with _locked(folder):
+        remove_drafts(folder)
         if (before := _conditions_at(path)) is not None:
             _require_same(before, now, folder)
         try:

@@ -172,6 +172,15 @@ def test_a_run_that_fails_before_it_has_results_leaves_nothing(tmp_path):
     assert not folder.exists()
 
 
+def test_drafts_of_a_process_that_was_killed_are_no_results(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".result.123.part").touch()
+    with pytest.raises(KeyboardInterrupt), unfinished(folder, CONDITIONS):
+        raise KeyboardInterrupt
+    assert not folder.exists()
+
+
 def test_a_folder_that_cannot_be_written_to_is_not_begun(tmp_path, monkeypatch):
     real_open = Path.open
 
