@@ -135,7 +135,12 @@ class CohortEngine:
         _workplace.cache_clear()
 
     def prepare(self, pool: Executor, num_processes: int) -> None:
-        """Have the processes of a pool start and load what they train, while nobody waits for them yet."""
+        """Have the processes of a pool start and load what they train, while nobody waits for them yet.
+
+        Args:
+            pool: The processes themselves, for nothing comes of this that could be kept.
+            num_processes: How many there are.
+        """
         for _ in range(num_processes):
             pool.submit(_prepare, self._settings)
 

@@ -1,9 +1,11 @@
-"""Which tier trains next when one at a time does, and who in it."""
+"""Which tier trains next when one at a time does, and who in it; cohorts of any tier."""
 
 from collections import Counter
+from itertools import product
 
 import pytest
 
+from fedat_service.federation.drawing import draw_ranks
 from fedat_service.federation.events import ClientEvaluated, ClientReturned, VersionEvaluated
 
 LATENCIES = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0, "f": 6.0}
@@ -163,3 +165,29 @@ def test_cohorts_depend_on_the_seed_and_not_on_the_order_of_arrival(drive):
     names = [f"c{i:02d}" for i in range(20)]
     assert cohort(names, 1) == cohort(reversed(names), 1)
     assert len({cohort(names, seed) for seed in range(10)}) > 5
+
+
+def test_a_cohort_has_nobody_twice_and_only_the_idle():
+    ranks = draw_ranks(seed=0, tier=1, number=1, num_idle=30, size=10)
+    assert len(set(ranks)) == 10
+    assert set(ranks) <= set(range(30))
+
+
+@pytest.mark.parametrize("num_idle", [0, 1, 9])
+def test_too_few_idle_are_all_drawn(num_idle):
+    assert sorted(draw_ranks(0, 1, 1, num_idle, 10)) == list(range(num_idle))
+
+
+def test_every_seed_tier_and_round_draws_for_itself():
+    drawn = {tuple(draw_ranks(*key, 1000, 10)) for key in product(range(3), range(1, 4), range(1, 4))}
+    assert len(drawn) == 27
+
+
+def test_the_same_round_draws_the_same():
+    assert draw_ranks(4, 2, 7, 100, 10) == draw_ranks(4, 2, 7, 100, 10)
+
+
+def test_over_many_rounds_all_are_drawn_equally_often():
+    counts = Counter(rank for number in range(1, 2001) for rank in draw_ranks(0, 1, number, 20, 5))
+    # Binomial: 500 each, with a standard deviation of 19.
+    assert all(abs(counts[rank] - 500) < 80 for rank in range(20))
