@@ -1,12 +1,13 @@
 """A torch module as named NumPy arrays, in `state_dict` order, buffers included."""
 
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from fedat_service.errors import ManifestError
 from fedat_service.params import Manifest, Params
@@ -35,16 +36,25 @@ def load_params(module: nn.Module, params: Params) -> None:
         ManifestError: If a tensor is missing, unknown to the module, or of another shape.
     """
     state = module.state_dict()
+    require_fitting(state, params)
+    for name, tensor in state.items():
+        tensor.copy_(torch.tensor(params[name]))
+
+
+def require_fitting(state: Mapping[str, Tensor], params: Params) -> None:
+    """Check that parameters are those of a module with this `state_dict`.
+
+    Raises:
+        ManifestError: If a tensor is missing, unknown to the module, or of another shape.
+    """
     if strange := set(params).symmetric_difference(state):
         where = "is missing" if min(strange) in state else "is unknown to the module"
         raise ManifestError(f"tensor {min(strange)!r} {where}")
     for name, tensor in state.items():
-        array = params[name]
-        if array.shape != tuple(tensor.shape):
+        if params[name].shape != tuple(tensor.shape):
             raise ManifestError(
-                f"tensor {name!r} must have shape {list(tensor.shape)}, got {list(array.shape)}"
+                f"tensor {name!r} must have shape {list(tensor.shape)}, got {list(params[name].shape)}"
             )
-        tensor.copy_(torch.tensor(array))
 
 
 def move(module: nn.Module, device: torch.device) -> None:

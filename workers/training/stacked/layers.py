@@ -12,6 +12,9 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 Tensors = Mapping[str, Tensor]
 """A `state_dict` of K clients: every tensor has K in front of its own shape."""
 
+Back = Callable[[Tensor, bool], Tensor | None]
+"""Sets the gradients of a layer's parameters by that of its result; gives that of its values, if asked."""
+
 
 class Layout(Enum):
     """How the values of K clients with B examples each lie in one tensor."""
@@ -28,11 +31,39 @@ class Layer:
         apply: From the values before and the tensors of the stack to the values after, in the same layout.
         layout: The layout it works in; None if either will do.
         mixes_examples: Whether an example's result depends on the rest of its batch.
+        learns: Whether it has parameters.
+        trace: As `apply`, with the way back, for values ``(K, B, ...)``; None if only torch knows the way.
     """
 
     apply: Callable[[Tensor, Tensors], Tensor]
     layout: Layout | None
     mixes_examples: bool = False
+    learns: bool = False
+    trace: Callable[[Tensor, Tensors], tuple[Tensor, Back]] | None = None
+
+
+def traced(layer: Layer, h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
+    """Apply a layer without torch's recording, which takes longer than the arithmetic of a small model."""
+    if layer.trace is not None:
+        return layer.trace(h, tensors)
+    with torch.enable_grad():
+        start = h.detach().requires_grad_()
+        # A copy, for it may write over its values.
+        result = layer.apply(start.clone(), tensors)
+
+    def back(gradient: Tensor, _: bool) -> Tensor | None:
+        take_back(result, gradient)
+        return start.grad
+
+    return result.detach(), back
+
+
+def take_back(values: Tensor, gradient: Tensor) -> None:
+    """Have torch take a gradient back from recorded values.
+
+    As that of a sum: given as it is, torch would import an algebra system to compare two shapes.
+    """
+    (values * gradient).sum().backward()  # type: ignore[no-untyped-call]
 
 
 def to_channels(values: Tensor) -> Tensor:
@@ -53,6 +84,8 @@ def module_layer(prefix: str, module: nn.Module) -> Layer | None:
     Subclasses are not known, for they may do anything.
     """
     kind = type(module)
+    if kind is nn.ReLU:
+        return _relu()
     if kind in _ELEMENTWISE_MODULES:
         return Layer(lambda h, _: module(h), None)
     if kind in _POOLING_MODULES:
@@ -71,6 +104,8 @@ def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """
     if function == "contiguous":
         return Layer(lambda h, _: h, None)
+    if function in _RELUS:
+        return _relu()
     if function in _FLATTENINGS:
         return _flatten(*args, **kwargs)
     if function in _RESHAPES and not kwargs:
@@ -81,40 +116,56 @@ def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return Layer(lambda h, _: call(h, *args, **kwargs), Layout.CHANNELS if function in _POOLING else None)
 
 
-class _Linear(torch.autograd.Function):
-    """``h W^T + b`` for K clients, as `torch.baddbmm`.
-
-    Its gradients are written out because torch's own for ``W`` comes transposed and is copied at every step,
-    which takes as long as the rest.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: ANN401
-        """Map ``(K, B, F)`` to ``(K, B, G)`` with weights ``(K, G, F)`` and biases ``(K, G)``."""
-        ctx.save_for_backward(h, weight)
-        if bias is None:
-            return torch.bmm(h, weight.transpose(1, 2))
-        return torch.baddbmm(bias.unsqueeze(1), h, weight.transpose(1, 2))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        """Gradients of the three inputs, those that are needed."""
-        h, weight = (saved.to(gradient.dtype) for saved in ctx.saved_tensors)
-        of_h, of_weight, of_bias = ctx.needs_input_grad
-        return (
-            torch.bmm(gradient, weight) if of_h else None,
-            torch.bmm(gradient.transpose(1, 2), h) if of_weight else None,
-            gradient.sum(1) if of_bias else None,
-        )
+def _by_hand(
+    trace: Callable[[Tensor, Tensors], tuple[Tensor, Back]], layout: Layout | None, *, learns: bool = False
+) -> Layer:
+    return Layer(lambda h, tensors: trace(h, tensors)[0], layout, learns=learns, trace=trace)
 
 
 def _linear(prefix: str, _: nn.Linear) -> Layer:
-    def apply(h: Tensor, tensors: Tensors) -> Tensor:
-        weight, bias = tensors[f"{prefix}weight"], tensors.get(f"{prefix}bias")
-        result: Tensor = _Linear.apply(h, weight, bias)  # type: ignore[no-untyped-call]
-        return result
+    """``h W^T + b`` for K clients: from ``(K, B, F)`` to ``(K, B, G)``, with ``(K, G, F)`` and ``(K, G)``."""
 
-    return Layer(apply, Layout.CLIENTS)
+    def trace(h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
+        weight, bias = tensors[f"{prefix}weight"], tensors.get(f"{prefix}bias")
+
+        def back(gradient: Tensor, wanted: bool) -> Tensor | None:
+            if weight.requires_grad:
+                _add_gradient(weight, torch.bmm(gradient.transpose(1, 2), h.to(gradient.dtype)))
+            if bias is not None and bias.requires_grad:
+                _add_gradient(bias, gradient.sum(1))
+            return torch.bmm(gradient, weight.detach().to(gradient.dtype)) if wanted else None
+
+        if bias is None:
+            return torch.bmm(h, weight.transpose(1, 2)), back
+        return torch.baddbmm(bias.unsqueeze(1), h, weight.transpose(1, 2)), back
+
+    return _by_hand(trace, Layout.CLIENTS, learns=True)
+
+
+def _relu() -> Layer:
+    def trace(h: Tensor, _: Tensors) -> tuple[Tensor, Back]:
+        result = torch.relu(h)
+
+        def back(gradient: Tensor, _: bool) -> Tensor:
+            passed: Tensor = torch.ops.aten.threshold_backward(gradient, result, 0)
+            return passed
+
+        return result, back
+
+    return _by_hand(trace, None)
+
+
+def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
+    def trace(h: Tensor, _: Tensors) -> tuple[Tensor, Back]:
+        return reshape(h), lambda gradient, _: gradient.reshape(h.shape)
+
+    return _by_hand(trace, Layout.CLIENTS)
+
+
+def _add_gradient(parameter: Tensor, gradient: Tensor) -> None:
+    """As torch does: a layer may be used twice, and compute in another type."""
+    gradient = gradient.to(parameter.dtype)
+    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
 
 def _conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
@@ -128,7 +179,7 @@ def _conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
         groups = len(weight) * module.groups
         return F.conv2d(h, weight.flatten(0, 1), bias, module.stride, module.padding, module.dilation, groups)
 
-    return Layer(apply, Layout.CHANNELS)
+    return Layer(apply, Layout.CHANNELS, learns=True)
 
 
 def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
@@ -145,13 +196,13 @@ def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
         )
         return F.batch_norm(h, mean, variance, weight, bias, True, momentum, module.eps)
 
-    return Layer(apply, Layout.CHANNELS, mixes_examples=True)
+    return Layer(apply, Layout.CHANNELS, mixes_examples=True, learns=True)
 
 
 def _flatten(start_dim: int = 0, end_dim: int = -1) -> Layer | None:
     if (start_dim, end_dim) != (1, -1):
         return None
-    return Layer(lambda h, _: h.flatten(2), Layout.CLIENTS)
+    return _reshaped(lambda h: h.flatten(2))
 
 
 def _reshape(shape: tuple[Any, ...]) -> Layer | None:
@@ -161,7 +212,7 @@ def _reshape(shape: tuple[Any, ...]) -> Layer | None:
     rest = shape[1:]
     if not rest or shape[0] not in (None, -1) or not all(isinstance(size, int) for size in rest):
         return None
-    return Layer(lambda h, _: h.reshape(*h.shape[:2], *rest), Layout.CLIENTS)
+    return _reshaped(lambda h: h.reshape(*h.shape[:2], *rest))
 
 
 _WITH_PARAMETERS: dict[type, Callable[[str, Any], Layer | None]] = {
@@ -170,14 +221,12 @@ _WITH_PARAMETERS: dict[type, Callable[[str, Any], Layer | None]] = {
     nn.BatchNorm2d: _batch_norm2d,
     nn.Flatten: lambda _, module: _flatten(module.start_dim, module.end_dim),
 }
-_ELEMENTWISE_MODULES = frozenset(
-    {nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity}
-)
+_ELEMENTWISE_MODULES = frozenset({nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity})
 _POOLING_MODULES = frozenset({nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d})
 _ELEMENTWISE: frozenset[object] = frozenset(
-    {F.relu, F.leaky_relu, F.elu, F.gelu, F.silu, F.sigmoid, F.tanh, torch.relu, torch.sigmoid, torch.tanh}
-    | {"relu", "sigmoid", "tanh"}
+    {F.leaky_relu, F.elu, F.gelu, F.silu, F.sigmoid, F.tanh, torch.sigmoid, torch.tanh, "sigmoid", "tanh"}
 )
 _POOLING: frozenset[object] = frozenset({F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.max_pool2d})
+_RELUS: frozenset[object] = frozenset({F.relu, torch.relu, "relu"})
 _FLATTENINGS: frozenset[object] = frozenset({torch.flatten, "flatten"})
 _RESHAPES: frozenset[object] = frozenset({torch.reshape, "reshape", "view"})

@@ -69,9 +69,9 @@ def _train(
         losses = []
         for batch in batches.epoch():
             with rounding(device, bfloat16):
-                scores = model(tensors, batch.inputs)
-            each, gradient = _losses(scores.detach().float(), batch)
-            scores.backward(gradient.to(scores.dtype))  # type: ignore[no-untyped-call]
+                scores, back = model(tensors, batch.inputs)
+            each, gradient = _losses(scores.float(), batch)
+            back(gradient.to(scores.dtype))
             optimizer.step()
             losses.append(each)
         total += (torch.cat(losses, 1) * batches.real).sum(1, dtype=torch.float64)
@@ -106,6 +106,8 @@ def _require_one_key(model: StackedModel, jobs: Sequence[Job]) -> None:
 
 def _require_finite(tensors: dict[str, Tensor], jobs: Sequence[Job]) -> None:
     for name, tensor in tensors.items():
+        if tensor.detach().sum().isfinite():
+            continue  # One value that is not would have made the sum so, too.
         finite = tensor.detach().reshape(len(jobs), -1).isfinite().all(1)
         if not finite.all():
             k = int(finite.int().argmin())

@@ -1,26 +1,30 @@
 """An `nn.Module` as a stacked forward: found by tracing, and held against the module before it is used."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call
 
 from fedat_service.params import Params
-from workers.models.state import load_params
+from workers.models.state import require_fitting
 from workers.training.contexts import one_thread, seeded
 from workers.training.devices import CPU
 from workers.training.stacked.layers import (
+    Back,
     Layer,
     Layout,
     Tensors,
     call_layer,
     module_layer,
+    take_back,
     to_channels,
     to_clients,
+    traced,
 )
 
 _CHECKED_CLIENTS, _CHECKED_EXAMPLES = 2, 3
@@ -39,22 +43,50 @@ class StackedModel:
     """A chain of layers that K clients run at once; made by `stack`.
 
     Args:
-        module: The module that was traced; `load` overwrites its values.
+        module: The module that was traced.
         layers: What its forward does, in this order.
     """
 
     def __init__(self, module: nn.Module, layers: Sequence[Layer]) -> None:
         self._module = module
-        self._layers = tuple(layers)
+        places = [place for place, layer in enumerate(layers) if layer.layout is Layout.CHANNELS]
+        first = places[-1] + 1 if places else 0
+        self._recorded, self._by_hand = tuple(layers[:first]), tuple(layers[first:])
         self.mixes_examples = any(layer.mixes_examples for layer in layers)
         """Whether the examples of a batch depend on each other, so that none may be added to fill it up."""
 
-    def __call__(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """Map inputs ``(K, B, ...)`` to scores ``(K, B, num_classes)``; buffers are moved in place."""
+    def __call__(self, tensors: Tensors, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """Map inputs ``(K, B, ...)`` to scores ``(K, B, num_classes)``; buffers are moved in place.
+
+        Returns:
+            The scores, and what sets the gradients of `tensors` by that of the scores, once.
+        """
+        recorded = self._record(tensors, inputs)
+        h, learns = recorded.detach(), recorded.requires_grad
+        backs: list[tuple[Back, bool]] = []
+        with torch.no_grad():
+            for layer in self._by_hand:
+                h, back = traced(layer, h, tensors)
+                if learns or layer.learns:
+                    backs.append((back, learns))
+                    learns = True
+
+        def take(gradient: Tensor) -> None:
+            for back, wanted in reversed(backs):
+                before = back(gradient, wanted)
+                if before is None:
+                    return
+                gradient = before
+            take_back(recorded, gradient)
+
+        return h, take
+
+    def _record(self, tensors: Tensors, inputs: Tensor) -> Tensor:
+        """Run the layers whose way back is torch's own."""
         h, layout = inputs, Layout.CLIENTS
-        for layer in self._layers:
+        for layer in self._recorded:
             if layer.layout is not None and layer.layout is not layout:
-                h = _change_layout(h, layer.layout, len(inputs))
+                h = to_channels(h) if layer.layout is Layout.CHANNELS else to_clients(h, len(inputs))
                 layout = layer.layout
             h = layer.apply(h, tensors)
         return h if layout is Layout.CLIENTS else to_clients(h, len(inputs))
@@ -65,11 +97,14 @@ class StackedModel:
         Raises:
             ManifestError: If one does not fit the module.
         """
-        states = []
+        state = self._module.state_dict()
         for start in starts:
-            load_params(self._module, start)
-            states.append({name: tensor.clone() for name, tensor in self._module.state_dict().items()})
-        return _stack_states(self._module, states, device)
+            require_fitting(state, start)
+        stacked = {
+            name: torch.from_numpy(np.stack([start[name] for start in starts])).to(device, tensor.dtype)
+            for name, tensor in state.items()
+        }
+        return _learning(self._module, stacked)
 
 
 def stack(module: nn.Module, example: Tensor) -> StackedModel | NotStackable:
@@ -99,10 +134,6 @@ def stack(module: nn.Module, example: Tensor) -> StackedModel | NotStackable:
 
 class _UnknownError(Exception):
     """Something that is not a chain of known layers."""
-
-
-def _change_layout(h: Tensor, to: Layout, num_clients: int) -> Tensor:
-    return to_channels(h) if to is Layout.CHANNELS else to_clients(h, num_clients)
 
 
 def _chain(module: nn.Module) -> list[Layer]:
@@ -169,11 +200,11 @@ def _compare(model: StackedModel, module: nn.Module, example: Tensor) -> None:
     inputs = torch.randn(shape, dtype=example.dtype)
     states = [_random_state(module) for _ in inputs]
     tensors = _stack_states(module, states)
-    scores = model(tensors, inputs)
+    scores, back = model(tensors, inputs)
     if scores.dim() != 3 or len(scores[0]) != _CHECKED_EXAMPLES:
         raise _UnknownError(f"its output for {_CHECKED_EXAMPLES} examples is {list(scores.shape[1:])}")
     direction = torch.randn_like(scores)
-    (scores * direction).sum().backward()  # type: ignore[no-untyped-call]
+    back(direction)
     for k, state in enumerate(states):
         alone = _stack_states(module, [state])
         own = functional_call(module, {name: tensor[0] for name, tensor in alone.items()}, (inputs[k],))
@@ -189,12 +220,15 @@ def _random_state(module: nn.Module) -> dict[str, Tensor]:
     return {n: torch.randn_like(t) / 10 if n in learning else t.clone() for n, t in state.items()}
 
 
-def _stack_states(
-    module: nn.Module, states: Sequence[dict[str, Tensor]], device: torch.device = CPU
-) -> dict[str, Tensor]:
-    learning = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+def _stack_states(module: nn.Module, states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     stacked = {name: torch.stack([state[name] for state in states]).contiguous() for name in states[0]}
-    return {name: tensor.to(device).requires_grad_(name in learning) for name, tensor in stacked.items()}
+    return _learning(module, stacked)
+
+
+def _learning(module: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Have those need a gradient that do in the module."""
+    learning = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    return {name: tensor.requires_grad_(name in learning) for name, tensor in tensors.items()}
 
 
 def _of_client(tensors: Tensors, k: int) -> dict[str, Tensor]:

@@ -44,6 +44,9 @@ STACKABLE = {
         nn.Flatten(), classifier(4 * 9),
     ),
     "reuse": Written(lambda m, x: m.fc(relu(m.a(m.a(x))).flatten(1)), a=nn.Conv2d(2, 2, 1), fc=classifier()),
+    "reuse of a linear layer": Written(
+        lambda m, x: m.fc(m.a(relu(m.a(x.flatten(1))))), a=nn.Linear(FEATURES, FEATURES), fc=classifier()
+    ),
     "frozen": nn.Sequential(nn.Conv2d(2, 2, 1).requires_grad_(False), nn.Flatten(), classifier()),
 }  # fmt: skip
 
@@ -115,7 +118,8 @@ def test_each_client_gets_the_scores_of_its_own_parameters(name):
             nn.init.normal_(parameter, std=0.3)
         starts.append(params_of(model))
         alone.append(model(client.clone()))
-    torch.testing.assert_close(together(together.load(starts), inputs), torch.stack(alone))
+    scores, _ = together(together.load(starts), inputs)
+    torch.testing.assert_close(scores, torch.stack(alone))
 
 
 @pytest.mark.parametrize("name", NOT_STACKABLE)
