@@ -8,7 +8,7 @@ from starlette.responses import Response
 from fedat_service.coordinator.views import client_view, task_view
 from fedat_service.federation.state import client_of
 from fedat_service.http.context import Federation, FederationName, NamedTask, context_of, find_federation
-from fedat_service.http.direct import direct_router
+from fedat_service.http.direct import direct_router, operation_id
 from fedat_service.http.problems import RESPONSES, again
 from fedat_service.wire.messages import (
     CLIENT_TASK,
@@ -22,7 +22,12 @@ from fedat_service.wire.views import ClientView
 
 _MAX_JSON_BYTES = 64 << 10
 
-router = APIRouter(responses=RESPONSES, tags=["clients"], max_body_size=_MAX_JSON_BYTES)
+router = APIRouter(
+    responses=RESPONSES,
+    tags=["clients"],
+    max_body_size=_MAX_JSON_BYTES,
+    generate_unique_id_function=operation_id,
+)
 direct = direct_router("clients")
 
 

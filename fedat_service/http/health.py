@@ -5,9 +5,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from starlette.responses import JSONResponse, Response
 
 from fedat_service.http.context import Parts
+from fedat_service.http.direct import operation_id
 from fedat_service.metrics import DIRECTIONS
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], generate_unique_id_function=operation_id)
 
 
 @router.get("/healthz")
