@@ -8,6 +8,7 @@ from fedat_service.wire.messages import ManifestMessage, TensorMessage
 from fedat_service.wire.presets import PRESETS
 from fedat_service.wire.settings import Rounds, Stop, Tiering
 from fedat_service.wire.views import AccuracyPoint, FederationView, MetricsView, VersionPoint, Volume
+from loadtest.experiments import figures
 from loadtest.experiments.results import MethodRun
 
 MODEL_SIZE = 100
@@ -59,6 +60,12 @@ def make_run() -> Callable[..., MethodRun]:
         return MethodRun(name, _federation(name, num_tiers, len(accuracies), horizon_s), metrics, wall_s=30.5)
 
     return make
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are planned and written but not drawn, which takes longer than all the rest of a report."""
+    monkeypatch.setattr(figures, "_png", lambda _: b"not drawn")
 
 
 def _point(version: int, accuracy: float) -> AccuracyPoint:

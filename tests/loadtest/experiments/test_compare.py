@@ -38,7 +38,7 @@ class StandIn:
 
 
 @pytest.fixture
-def simulate(make_run):
+def simulate(make_run, undrawn):
     return StandIn(make_run)
 
 
@@ -218,8 +218,9 @@ def test_report_json_holds_every_seed_the_spread_and_the_verdicts(experiment, si
     assert (one["verdicts"][0]["shows"], one["verdicts"][0]["holds"]) == ([True, True], True)
 
 
-def test_each_experiment_has_its_own_figures(experiment, simulate, tmp_path):
-    compare([experiment, experiment.changed(name="two")], seeds=(0, 1), out=tmp_path, simulate=simulate)
+def test_each_experiment_has_its_own_figures(experiment, make_run, tmp_path):
+    two = [experiment, experiment.changed(name="two")]
+    compare(two, seeds=(0, 1), out=tmp_path, simulate=StandIn(make_run))
     text = (tmp_path / "report.md").read_text()
     for name in ("one", "two"):
         assert (tmp_path / name / "accuracy-over-time.png").read_bytes().startswith(b"\x89PNG")
