@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 
 import numpy as np
@@ -35,26 +35,35 @@ def call(port: int, method: str, path: str, body: object = None) -> tuple[int, d
         connection.close()
 
 
+@contextmanager
+def running(folder):
+    """Port and process of a server whose event logs are in a folder."""
+    command = [sys.executable, "-m", "fedat_service.cli", "serve", "--port", "0", "--event-log", str(folder)]
+    with (folder / "told").open("w") as told:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
+    try:
+        while not (announced := re.search(r"http://127\.0\.0\.1:(\d+) ", (folder / "told").read_text())):
+            assert process.poll() is None, "the server ended before it was ready"
+            time.sleep(0.05)
+        yield int(announced[1]), process
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.fixture
 def server(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "fedat_service.cli",
-        "serve",
-        "--port",
-        "0",
-        "--event-log",
-        str(tmp_path),
-    ]
-    with (tmp_path / "told").open("w") as told:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told)
-    while not (announced := re.search(r"http://127\.0\.0\.1:(\d+) ", (tmp_path / "told").read_text())):
-        assert process.poll() is None, "the server ended before it was ready"
-        time.sleep(0.05)
-    yield int(announced[1]), process
-    process.kill()
-    process.wait()
+    """One to end."""
+    with running(tmp_path) as (port, process):
+        yield port, process
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Port and event logs of one that all others share: take a name of your own, and leave it running."""
+    folder = tmp_path_factory.mktemp("shared")
+    with running(folder) as (port, _):
+        yield port, folder
 
 
 def test_a_hundred_waiting_clients_do_not_hold_up_shutdown(server):
@@ -86,37 +95,37 @@ def test_a_hundred_waiting_clients_do_not_hold_up_shutdown(server):
     assert all(int(headers["retry-after"]) >= 1 for _, headers, _ in answers)
 
 
-def test_a_large_model_goes_up_and_comes_down_as_it_was(server):
-    port, _ = server
+def test_a_large_model_goes_up_and_comes_down_as_it_was(shared):
+    port, _ = shared
     manifest = ManifestMessage(tensors=(TensorMessage(name="w", shape=(400, 500)),))
-    message = CreateFederation(name="f", method="fedavg", manifest=manifest, initial_model="upload")
+    message = CreateFederation(name="large", method="fedavg", manifest=manifest, initial_model="upload")
     assert call(port, "POST", "/v1/federations", message.model_dump(mode="json", exclude_none=True))[0] == 201
     values = np.random.default_rng(0).normal(size=200_000).astype(np.float32)
     layers = manifest.to_manifest()
     entries = model_entries(Model(values, np.empty(0, np.int64)), layers, layers.tensors, Float32())
-    body = encode_bundle(Bundle("f", entries, version=0))
+    body = encode_bundle(Bundle("large", entries, version=0))
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         for status in (201, 200):
-            connection.request("PUT", "/v1/federations/f/model", body, {"Content-Type": BUNDLE_TYPE})
+            connection.request("PUT", "/v1/federations/large/model", body, {"Content-Type": BUNDLE_TYPE})
             answer = connection.getresponse()
             answer.read()
             assert answer.status == status
-    down = call(port, "GET", "/v1/federations/f/model")[2]
+    down = call(port, "GET", "/v1/federations/large/model")[2]
     sent = decode_model(parse_bundle(down, layers), layers)
     assert np.abs(sent.floats - values).max() < 1e-4
 
 
-def test_the_event_log_is_written_as_things_happen(server, tmp_path):
-    port, _ = server
+def test_the_event_log_is_written_as_things_happen(shared):
+    port, folder = shared
     manifest = {"tensors": [{"name": "w", "shape": [3]}]}
-    call(port, "POST", "/v1/federations", {"name": "f", "manifest": manifest})
-    call(port, "POST", "/v1/federations/f/clients", {"name": "a", "num_examples": 1})
-    lines = [json.loads(line) for line in (tmp_path / "f.events.jsonl").read_text().splitlines()]
+    call(port, "POST", "/v1/federations", {"name": "logged", "manifest": manifest})
+    call(port, "POST", "/v1/federations/logged/clients", {"name": "a", "num_examples": 1})
+    lines = [json.loads(line) for line in (folder / "logged.events.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in lines] == ["federation_created", "client_registered"]
 
 
-def test_a_port_in_use_is_one_line_not_a_traceback(server):
-    port, _ = server
+def test_a_port_in_use_is_one_line_not_a_traceback(shared):
+    port, _ = shared
     command = [sys.executable, "-m", "fedat_service.cli", "serve", "--port", str(port)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode != 0
