@@ -96,6 +96,7 @@ def small(tmp_path):
     return path
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_simulation_leaves_its_log_and_report_and_the_same_seed_the_same_log(app, small, tmp_path):
     for out, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         arguments = ["--engine", "inline", "--horizon", "100", "--seed", seed, "--out", str(tmp_path / out)]
@@ -107,6 +108,7 @@ def test_a_simulation_leaves_its_log_and_report_and_the_same_seed_the_same_log(a
     assert first != other
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_comparison_of_files_leaves_one_report(app, small, tmp_path):
     out = tmp_path / "out"
     arguments = ["--seeds", "2", "--engine", "inline", "--horizon", "60", "--out", str(out)]
