@@ -92,14 +92,20 @@ async def federation(seed: int, method: Method | str = "fedat", store: Store | N
     return [to_record(event) for event in events], metrics, tiers
 
 
-def test_the_same_seed_gives_the_same_log_and_another_seed_another():
-    first, again, other = [run_virtual(federation(seed))[0] for seed in (1, 1, 2)]
+@pytest.fixture(scope="module")
+def of_seed_1():
+    """Log, metrics and tiers."""
+    return run_virtual(federation(1))
+
+
+def test_the_same_seed_gives_the_same_log_and_another_seed_another(of_seed_1):
+    first, again, other = [of_seed_1[0], *(run_virtual(federation(seed))[0] for seed in (1, 2))]
     assert first == again
     assert first != other
 
 
-def test_virtual_time_is_the_time_of_the_latency_model():
-    _, metrics, tiers = run_virtual(federation(1))
+def test_virtual_time_is_the_time_of_the_latency_model(of_seed_1):
+    _, metrics, tiers = of_seed_1
     assert metrics.versions[-1].at_s <= 400.0
     assert len(metrics.versions) > 10
     latencies = [tier.latency_quantiles_s["p50"] for tier in tiers.tiers if tier.latency_quantiles_s]
