@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import gc
 import json
 import os
 from collections.abc import Callable
@@ -26,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "golden" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.golden)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector all that was imported: it would look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
