@@ -55,6 +55,13 @@ def test_only_the_last_word_of_a_client_counts(drive):
     assert driver.state.tier_accuracies == (0.7,)
 
 
+def test_what_a_client_without_a_tier_says_of_its_model_counts_for_none(two_tiers):
+    driver = two_tiers()
+    driver.deliver("a", 0.0)
+    driver.apply(ClientEvaluated(1.0, driver.task("a"), 10, 4, 1.0))
+    assert driver.state.tier_accuracies == (None, None)
+
+
 def test_profiling_measures_latency_and_forms_tiers(two_tiers):
     driver = two_tiers()
     assert driver.state.status == "profiling"

@@ -38,6 +38,11 @@ def test_a_change_leaves_most_of_it_as_it_was():
     assert max(len(part) for part in other._parts) < 256
 
 
+def test_what_is_there_already_changes_nothing():
+    one = Ordered(MANY)
+    assert list(one.with_items([MANY[1234]])) == MANY
+
+
 def test_what_differs_is_not_equal():
     assert Ordered([1, 2]) != Ordered([1, 3])
     assert Ordered([1, 2]) != Ordered([1])

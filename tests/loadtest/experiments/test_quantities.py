@@ -44,6 +44,10 @@ def test_the_mean_with_a_ratio_of_nothing_is_nothing():
     assert Ratios((0.0, 4.0)).mean == 0.0
 
 
+def test_without_a_ratio_there_is_no_mean():
+    assert Ratios((None, None)).mean is None
+
+
 def test_bytes_to_the_target_are_those_of_both_ways(make_run):
     summaries = [summarise(make_run("fedat", CLIMB), 0.6)]
     both, up, down = (

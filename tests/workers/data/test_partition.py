@@ -171,6 +171,12 @@ def test_balanced_sizes_differ_by_one_at_most(labels, seed, alpha, data):
     assert max(sizes) - min(sizes) <= 1
 
 
+def test_balanced_clients_take_what_there_is_when_their_classes_are_used_up():
+    parts = dirichlet_balanced(EVEN, 10, 1e-3, seed=0)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(600))
+    assert {len(part) for part in parts} == {60}
+
+
 def test_balanced_mixes_are_skewed_for_a_small_alpha_and_even_for_a_large_one():
     skewed, even = (
         _counts(EVEN, dirichlet_balanced(EVEN, 10, alpha, seed=0)).max(axis=1).mean() for alpha in (0.05, 1e4)
