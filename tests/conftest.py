@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from fedat_service.errors import DataMissing
 from workers.data.catalog import load
@@ -23,10 +23,16 @@ _GOLDEN = Path(__file__).parent / "golden" / "golden.json"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the golden numbers, so that `pytest -k golden` runs all of them."""
+    """Mark the tests of the golden numbers, so that `pytest -k golden` runs all of them, and laws.
+
+    Coverage would take as long as a law's hundreds of examples do. It is not measured there: tests of single
+    examples must reach the same lines.
+    """
     for item in items:
         if "golden" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.golden)
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.no_cover)
 
 
 def pytest_collection_finish() -> None:

@@ -13,6 +13,8 @@ from loadtest.experiments.results import MethodRun
 from loadtest.experiments.settings import ExperimentSettings
 from loadtest.experiments.simulation import simulate
 
+pytestmark = pytest.mark.no_cover  # other tests reach the same lines in less time
+
 SCAFFOLD = {"name": "scaffold", "lr": 0.05}
 FEDALS = {"name": "fedals", "alpha": 3}
 FEDLAMA = {"name": "fedlama", "phi": 2, "warmup_blocks": 2}

@@ -33,6 +33,8 @@ from workers.fleet.settings import FleetSettings
 from workers.models.state import manifest_of
 from workers.training.jobs import InlineExecutor
 
+pytestmark = pytest.mark.no_cover  # other tests reach the same lines in less time
+
 NUM_CLIENTS = 12
 
 

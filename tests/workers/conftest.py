@@ -278,7 +278,7 @@ class AwayMode(TorchDispatchMode):
 
 
 @pytest.fixture
-def away(monkeypatch) -> Iterator[torch.device]:
+def away(monkeypatch, no_cover) -> Iterator[torch.device]:
     """A device by torch's rules, on any machine: what mixes it with the CPU raises; bits are the CPU's."""
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # where our tensors have no views
     with AwayMode():

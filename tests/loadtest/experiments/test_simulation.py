@@ -57,6 +57,7 @@ def test_a_simulation_is_over_when_its_time_is(tmp_path):
     assert run.metrics.evaluations[-1].version == run.federation.version
 
 
+@pytest.mark.no_cover
 def test_one_seed_gives_one_log_whatever_trains_and_another_seed_another(log_of):
     inline = log_of("inline")
     assert log_of("inline") == inline
