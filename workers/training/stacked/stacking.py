@@ -49,8 +49,7 @@ class StackedModel:
 
     def __init__(self, module: nn.Module, layers: Sequence[Layer]) -> None:
         self._module = module
-        places = [place for place, layer in enumerate(layers) if layer.layout is Layout.CHANNELS]
-        first = places[-1] + 1 if places else 0
+        first = _first_by_hand(layers)
         self._recorded, self._by_hand = tuple(layers[:first]), tuple(layers[first:])
         self.mixes_examples = any(layer.mixes_examples for layer in layers)
         """Whether the examples of a batch depend on each other, so that none may be added to fill it up."""
@@ -100,10 +99,12 @@ class StackedModel:
         state = self._module.state_dict()
         for start in starts:
             require_fitting(state, start)
-        stacked = {
-            name: torch.from_numpy(np.stack([start[name] for start in starts])).to(device, tensor.dtype)
-            for name, tensor in state.items()
-        }
+        stacked = {}
+        for name, tensor in state.items():
+            # Into torch's own memory, in one order: the starts' arrays may lie in memory in any.
+            filled = torch.empty((len(starts), *tensor.shape), dtype=tensor.dtype)
+            np.stack([start[name] for start in starts], out=filled.numpy(), casting="unsafe")
+            stacked[name] = filled.to(device)
         return _learning(self._module, stacked)
 
 
@@ -130,6 +131,15 @@ def stack(module: nn.Module, example: Tensor) -> StackedModel | NotStackable:
     except Exception as error:  # noqa: BLE001 - a stranger's forward, run on stand-ins, may raise anything
         return NotStackable(f"it cannot be traced and tried: {type(error).__name__}: {error}")
     return model
+
+
+def _first_by_hand(layers: Sequence[Layer]) -> int:
+    """Where the clients' layout begins for good; elementwise layers before it work as the channels lie."""
+    channels = [place for place, layer in enumerate(layers) if layer.layout is Layout.CHANNELS]
+    if not channels:
+        return 0
+    behind = range(channels[-1] + 1, len(layers))
+    return next((place for place in behind if layers[place].layout is Layout.CLIENTS), len(layers))
 
 
 class _UnknownError(Exception):

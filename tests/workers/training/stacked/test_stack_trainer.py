@@ -81,6 +81,13 @@ def test_a_stack_gives_each_client_what_it_gets_alone(network, name, prox_mu):
     assert_same_results(train_stack(stacked(model), jobs), [alone(model, job) for job in jobs])
 
 
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_memory_order_of_a_start_does_not_matter(mlp, name):
+    jobs = jobs_for(mlp, Solver(name=name, lr=0.01, epochs=2), UNEQUAL)
+    across = [replace(job, start={n: np.asfortranarray(a) for n, a in job.start.items()}) for job in jobs]
+    assert_same_bits(train_stack(stacked(mlp), across), train_stack(stacked(mlp), jobs))
+
+
 @pytest.mark.parametrize("sizes", [(3, 7), (1, 1), (30, 30, 30), (23,)])
 def test_clients_of_any_size_fill_their_batches_exactly(mlp, sizes):
     jobs = jobs_for(mlp, SOLVER, sizes)
