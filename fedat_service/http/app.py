@@ -13,7 +13,6 @@ from fedat_service.coordinator.registry import Registry
 from fedat_service.http import bundles, clients, federations, health, problems
 from fedat_service.http.body import UploadBudget
 from fedat_service.http.context import Context
-from fedat_service.http.direct import operation_id
 from fedat_service.store.base import Store
 from fedat_service.store.memory import MemoryStore
 
@@ -51,7 +50,6 @@ def create_app(
         title="FedAT service",
         version="0.1.0",
         lifespan=lifespan,
-        generate_unique_id_function=operation_id,
     )
     problems.install(app)
     _mount(app)
@@ -59,11 +57,7 @@ def create_app(
 
 
 def _mount(app: FastAPI) -> None:
-    """Routes are tried in order: those that clients use all the time come first.
-
-    They stand in the app's own list: each inclusion of a router costs a search, and every app would make all
-    of its routes anew at its first request.
-    """
+    """Routes are tried in order: those that clients use all the time come first."""
     app.router.routes[:0] = clients.direct.routes + bundles.direct.routes
     for router in (clients.router, bundles.router, federations.router, health.router):
         app.router.routes += router.routes

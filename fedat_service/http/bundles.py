@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
 from fedat_service.coordinator.coordinator import Coordinator
@@ -11,15 +11,17 @@ from fedat_service.coordinator.publisher import Publication
 from fedat_service.federation.tasks import TaskId
 from fedat_service.http.body import expected_bytes, read_body, request_head_bytes
 from fedat_service.http.context import Federation, FederationName, Parts, context_of, find_federation
-from fedat_service.http.direct import direct_router, operation_id
-from fedat_service.http.problems import RESPONSES, again
+from fedat_service.http.direct import direct_router
+from fedat_service.http.problems import again
+from fedat_service.http.routers import make_router
 from fedat_service.wire.bundle import describe, max_bundle_bytes
 from fedat_service.wire.codecs import Float32, make_codec
 from fedat_service.wire.differences import DIFFERENCES, make_update_codec
 from fedat_service.wire.messages import BUNDLE_TYPE, MODEL, TIER_MODEL, UPDATE, Receipt
 
-router = APIRouter(responses=RESPONSES, tags=["models and updates"], generate_unique_id_function=operation_id)
-direct = direct_router("models and updates")
+_TAG = "models and updates"
+
+router, direct = make_router(_TAG), direct_router(_TAG)
 
 Layers = Annotated[str | None, Query(max_length=100_000, description="Comma-separated; all if absent.")]
 

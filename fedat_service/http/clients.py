@@ -2,14 +2,15 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
 from fedat_service.coordinator.views import client_view, task_view
 from fedat_service.federation.state import client_of
 from fedat_service.http.context import Federation, FederationName, NamedTask, context_of, find_federation
-from fedat_service.http.direct import direct_router, operation_id
-from fedat_service.http.problems import RESPONSES, again
+from fedat_service.http.direct import direct_router
+from fedat_service.http.problems import again
+from fedat_service.http.routers import make_router
 from fedat_service.wire.messages import (
     CLIENT_TASK,
     CLIENTS,
@@ -22,13 +23,9 @@ from fedat_service.wire.views import ClientView
 
 _MAX_JSON_BYTES = 64 << 10
 
-router = APIRouter(
-    responses=RESPONSES,
-    tags=["clients"],
-    max_body_size=_MAX_JSON_BYTES,
-    generate_unique_id_function=operation_id,
-)
-direct = direct_router("clients")
+_TAG = "clients"
+
+router, direct = make_router(_TAG, max_body_size=_MAX_JSON_BYTES), direct_router(_TAG)
 
 
 @router.post(CLIENTS, status_code=201, responses=again(ClientView))

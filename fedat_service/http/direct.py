@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from starlette.types import Receive, Scope, Send
 
-from fedat_service.http.problems import RESPONSES
+from fedat_service.http.routers import make_router
 
 _REQUEST = "request"
 
@@ -46,15 +46,8 @@ class DirectRoute(APIRoute):
 
 
 def direct_router(tag: str) -> APIRouter:
-    """A router of such routes; its `routes` belong into the app's own, for each inclusion costs a search."""
-    return APIRouter(
-        responses=RESPONSES, tags=[tag], route_class=DirectRoute, generate_unique_id_function=operation_id
-    )
-
-
-def operation_id(route: APIRoute) -> str:
-    """What the API's description calls a route: its handler's name."""
-    return route.name
+    """A router of such routes."""
+    return make_router(tag, route_class=DirectRoute)
 
 
 def _arguments_of(endpoint: Any) -> type[BaseModel]:  # noqa: ANN401 - any handler

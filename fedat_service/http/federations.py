@@ -3,13 +3,13 @@
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from fedat_service.coordinator.views import federation_view, metrics_view, tier_view, tiers_view
 from fedat_service.federation.state import tier_of
 from fedat_service.http.context import Federation, Parts
-from fedat_service.http.direct import operation_id
-from fedat_service.http.problems import RESPONSES, again
+from fedat_service.http.problems import again
+from fedat_service.http.routers import make_router
 from fedat_service.wire.messages import (
     EVALUATIONS,
     FEDERATION,
@@ -25,12 +25,7 @@ from fedat_service.wire.views import FederationList, FederationView, MetricsView
 _MAX_JSON_BYTES = 16 << 20
 """Largest JSON body: a manifest of a hundred thousand tensors."""
 
-router = APIRouter(
-    responses=RESPONSES,
-    tags=["federations"],
-    max_body_size=_MAX_JSON_BYTES,
-    generate_unique_id_function=operation_id,
-)
+router = make_router("federations", max_body_size=_MAX_JSON_BYTES)
 
 
 @router.post(FEDERATIONS, status_code=201, responses=again(FederationView))

@@ -1,14 +1,13 @@
 """Routes for operators' machines: alive, ready, Prometheus metrics. Outside the versioned API."""
 
-from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 from starlette.responses import JSONResponse, Response
 
 from fedat_service.http.context import Parts
-from fedat_service.http.direct import operation_id
+from fedat_service.http.routers import make_router
 from fedat_service.metrics import DIRECTIONS
 
-router = APIRouter(tags=["operations"], generate_unique_id_function=operation_id)
+router = make_router("operations", responses=None)
 
 
 @router.get("/healthz")
