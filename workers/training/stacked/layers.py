@@ -31,7 +31,7 @@ class Layer:
         apply: From the values before and the tensors of the stack to the values after, in the same layout.
         layout: The layout it works in; None if either will do.
         mixes_examples: Whether an example's result depends on the rest of its batch.
-        learns: Whether it has parameters.
+        learns: Whether its way back sets gradients.
         trace: As `apply`, with the way back, for values ``(K, B, ...)``; None if only torch knows the way.
     """
 
@@ -43,7 +43,11 @@ class Layer:
 
 
 def traced(layer: Layer, h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
-    """Apply a layer without torch's recording, which takes longer than the arithmetic of a small model."""
+    """Apply a layer, and give its way back.
+
+    By hand where that is known: torch's recording takes longer than the arithmetic of a small model. Else
+    torch records this one layer, which has no parameters.
+    """
     if layer.trace is not None:
         return layer.trace(h, tensors)
     with torch.enable_grad():
@@ -123,7 +127,11 @@ def _by_hand(
 
 
 def _linear(prefix: str, _: nn.Linear) -> Layer:
-    """``h W^T + b`` for K clients: from ``(K, B, F)`` to ``(K, B, G)``, with ``(K, G, F)`` and ``(K, G)``."""
+    """``h W^T + b`` for K clients: from ``(K, B, F)`` to ``(K, B, G)``, with ``(K, G, F)`` and ``(K, G)``.
+
+    By hand the gradient of ``W`` comes as ``W`` lies. Torch's own is transposed, and copied at every step,
+    which takes as long as the rest: so it goes where a convolution follows, which is rare.
+    """
 
     def trace(h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
         weight, bias = tensors[f"{prefix}weight"], tensors.get(f"{prefix}bias")
@@ -157,7 +165,8 @@ def _relu() -> Layer:
 
 def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
     def trace(h: Tensor, _: Tensors) -> tuple[Tensor, Back]:
-        return reshape(h), lambda gradient, _: gradient.reshape(h.shape)
+        shape = h.shape
+        return reshape(h), lambda gradient, _: gradient.reshape(shape)
 
     return _by_hand(trace, Layout.CLIENTS)
 
@@ -179,7 +188,7 @@ def _conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
         groups = len(weight) * module.groups
         return F.conv2d(h, weight.flatten(0, 1), bias, module.stride, module.padding, module.dilation, groups)
 
-    return Layer(apply, Layout.CHANNELS, learns=True)
+    return Layer(apply, Layout.CHANNELS)
 
 
 def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
@@ -196,7 +205,7 @@ def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
         )
         return F.batch_norm(h, mean, variance, weight, bias, True, momentum, module.eps)
 
-    return Layer(apply, Layout.CHANNELS, mixes_examples=True, learns=True)
+    return Layer(apply, Layout.CHANNELS, mixes_examples=True)
 
 
 def _flatten(start_dim: int = 0, end_dim: int = -1) -> Layer | None:

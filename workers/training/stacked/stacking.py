@@ -71,7 +71,8 @@ class StackedModel:
                     learns = True
 
         def take(gradient: Tensor) -> None:
-            for back, wanted in reversed(backs):
+            while backs:  # each goes with its activations: none may be alive beside the next batch's
+                back, wanted = backs.pop()
                 before = back(gradient, wanted)
                 if before is None:
                     return
@@ -152,11 +153,11 @@ def _chain(module: nn.Module) -> list[Layer]:
         raise _UnknownError("its layers share parameters")
     if (whole := module_layer("", module)) is not None:
         return [whole]
-    traced = fx.symbolic_trace(module)
+    graph_module = fx.symbolic_trace(module)
     layers: list[Layer] = []
     seen: list[fx.Node] = []
     shapes: set[fx.Node] = set()
-    for node in traced.graph.nodes:
+    for node in graph_module.graph.nodes:
         if node.op == "placeholder" and not seen:
             seen.append(node)
         elif _is_shape_of(node, seen, shapes):
@@ -166,7 +167,7 @@ def _chain(module: nn.Module) -> list[Layer]:
         elif node.op == "output":
             return layers
         else:
-            layers.append(_layer(traced, node, shapes))
+            layers.append(_layer(graph_module, node, shapes))
             seen.append(node)
     raise _UnknownError("it has no output")
 
@@ -183,7 +184,7 @@ def _is_shape_of(node: fx.Node, seen: list[fx.Node], shapes: set[fx.Node]) -> bo
     )
 
 
-def _layer(traced: fx.GraphModule, node: fx.Node, shapes: set[fx.Node]) -> Layer:
+def _layer(graph_module: fx.GraphModule, node: fx.Node, shapes: set[fx.Node]) -> Layer:
     def constant(argument: fx.Node) -> None:
         if argument not in shapes:
             raise _UnknownError(f"{_name(node)} works on more than one value")
@@ -194,7 +195,7 @@ def _layer(traced: fx.GraphModule, node: fx.Node, shapes: set[fx.Node]) -> Layer
     if node.op in ("call_function", "call_method"):
         layer = call_layer(node.target, tuple(args), dict(kwargs))
     elif node.op == "call_module" and not args and not kwargs:
-        layer = module_layer(f"{node.target}.", traced.get_submodule(str(node.target)))
+        layer = module_layer(f"{node.target}.", graph_module.get_submodule(str(node.target)))
     if layer is None:
         raise _UnknownError(f"{_name(node)} is not known")
     return layer

@@ -88,6 +88,13 @@ def test_the_memory_order_of_a_start_does_not_matter(mlp, name):
     assert_same_bits(train_stack(stacked(mlp), across), train_stack(stacked(mlp), jobs))
 
 
+def test_a_start_of_other_types_is_rounded_to_those_of_the_model():
+    model = normalised()
+    jobs = jobs_for(model, SOLVER, (20, 20))
+    wide = [replace(job, start={n: a.astype(np.float64) for n, a in job.start.items()}) for job in jobs]
+    assert_same_bits(train_stack(stacked(model), wide), train_stack(stacked(model), jobs))
+
+
 @pytest.mark.parametrize("sizes", [(3, 7), (1, 1), (30, 30, 30), (23,)])
 def test_clients_of_any_size_fill_their_batches_exactly(mlp, sizes):
     jobs = jobs_for(mlp, SOLVER, sizes)

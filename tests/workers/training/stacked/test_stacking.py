@@ -6,6 +6,8 @@ from torch.nn.functional import dropout, relu
 from fedat_service.errors import ManifestError
 from workers.models.networks import build
 from workers.models.state import params_of
+from workers.training.contexts import rounding
+from workers.training.devices import CPU
 from workers.training.stacked.stacking import NotStackable, StackedModel, stack
 
 IMAGES = torch.zeros(4, 2, 8, 8)
@@ -46,6 +48,15 @@ STACKABLE = {
     "reuse": Written(lambda m, x: m.fc(relu(m.a(m.a(x))).flatten(1)), a=nn.Conv2d(2, 2, 1), fc=classifier()),
     "reuse of a linear layer": Written(
         lambda m, x: m.fc(m.a(relu(m.a(x.flatten(1))))), a=nn.Linear(FEATURES, FEATURES), fc=classifier()
+    ),
+    "in place": nn.Sequential(nn.LeakyReLU(inplace=True), nn.Flatten(), nn.ELU(), classifier()),
+    "images behind a linear layer": Written(
+        lambda m, x: m.fc(m.c(m.a(x.flatten(1)).reshape(-1, 2, 8, 8)).flatten(1)),
+        a=nn.Linear(FEATURES, FEATURES), c=nn.Conv2d(2, 2, 1), fc=classifier(),
+    ),
+    "elementwise behind a convolution": nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ELU(), nn.Flatten(), nn.GELU(), nn.Linear(144, 5),
+        nn.ReLU(), nn.Linear(5, 3),
     ),
     "frozen": nn.Sequential(nn.Conv2d(2, 2, 1).requires_grad_(False), nn.Flatten(), classifier()),
 }  # fmt: skip
@@ -120,6 +131,37 @@ def test_each_client_gets_the_scores_of_its_own_parameters(name):
         alone.append(model(client.clone()))
     scores, _ = together(together.load(starts), inputs)
     torch.testing.assert_close(scores, torch.stack(alone))
+
+
+@pytest.mark.parametrize("bfloat16", [False, True])
+@pytest.mark.parametrize("name", STACKABLE)
+def test_gradients_by_hand_are_those_that_torch_records_to_the_last_bit(name, bfloat16):
+    by_hand, recorded = (stacked(STACKABLE[name]) for _ in range(2))
+    recorded._recorded, recorded._by_hand = (*recorded._recorded, *recorded._by_hand), ()
+    torch.manual_seed(0)
+    inputs, direction = torch.randn(3, *IMAGES.shape), torch.randn(3, len(IMAGES), 3)
+    found = []
+    for model in (by_hand, recorded):
+        tensors = model.load([params_of(STACKABLE[name])] * 3)
+        with rounding(CPU, bfloat16):
+            scores, back = model(tensors, inputs.clone())
+        back(direction.to(scores.dtype))
+        found.append({"scores": scores, **{n: t.grad for n, t in tensors.items() if t.requires_grad}})
+    mine, torchs = found
+    assert None not in mine.values()
+    assert [n for n, tensor in mine.items() if not torch.equal(tensor, torchs[n])] == []
+
+
+@pytest.mark.parametrize("name", ["flatten", "batch normalisation"])
+def test_a_way_back_is_gone_when_it_was_taken(name):
+    model = stacked(STACKABLE[name])
+    tensors = model.load([params_of(STACKABLE[name])])
+    scores, back = model(tensors, torch.randn(1, *IMAGES.shape))
+    back(torch.ones_like(scores))
+    once = {n: tensor.grad.clone() for n, tensor in tensors.items() if tensor.requires_grad}
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        back(torch.ones_like(scores))
+    assert all(torch.equal(tensors[n].grad, gradient) for n, gradient in once.items())
 
 
 @pytest.mark.parametrize("name", NOT_STACKABLE)
