@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
+from workers.training.stacked.pooling import POOLING, call_of, window_of_pooling
+from workers.training.stacked.windows import ELEMENT, Window, window_of
+
 Tensors = Mapping[str, Tensor]
 """A `state_dict` of K clients: every tensor has K in front of its own shape."""
 
@@ -33,6 +36,7 @@ class Layer:
         mixes_examples: Whether an example's result depends on the rest of its batch.
         learns: Whether its way back sets gradients.
         trace: As `apply`, with the way back, for values ``(K, B, ...)``; None if only torch knows the way.
+        window: What one of its results looks at, in rows and columns; None if that may be all.
     """
 
     apply: Callable[[Tensor, Tensors], Tensor]
@@ -40,6 +44,7 @@ class Layer:
     mixes_examples: bool = False
     learns: bool = False
     trace: Callable[[Tensor, Tensors], tuple[Tensor, Back]] | None = None
+    window: Window | None = None
 
 
 def traced(layer: Layer, h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
@@ -91,9 +96,9 @@ def module_layer(prefix: str, module: nn.Module) -> Layer | None:
     if kind is nn.ReLU:
         return _relu()
     if kind in _ELEMENTWISE_MODULES:
-        return Layer(lambda h, _: module(h), None)
-    if kind in _POOLING_MODULES:
-        return Layer(lambda h, _: module(h), Layout.CHANNELS)
+        return Layer(lambda h, _: module(h), None, window=ELEMENT)
+    if (pooling := call_of(module)) is not None:
+        return _pooling(pooling[0], (), pooling[1])
     build = _WITH_PARAMETERS.get(kind)
     return None if build is None else build(prefix, module)
 
@@ -107,23 +112,29 @@ def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         kwargs: More constants.
     """
     if function == "contiguous":
-        return Layer(lambda h, _: h, None)
+        return Layer(lambda h, _: h, None, window=ELEMENT)
     if function in _RELUS:
         return _relu()
     if function in _FLATTENINGS:
         return _flatten(*args, **kwargs)
     if function in _RESHAPES and not kwargs:
         return _reshape(args)
-    if function not in _ELEMENTWISE | _POOLING:
+    if function in POOLING:
+        return _pooling(function, args, kwargs)
+    if function not in _ELEMENTWISE:
         return None
     call: Any = getattr(Tensor, function) if isinstance(function, str) else function
-    return Layer(lambda h, _: call(h, *args, **kwargs), Layout.CHANNELS if function in _POOLING else None)
+    return Layer(lambda h, _: call(h, *args, **kwargs), None, window=ELEMENT)
 
 
 def _by_hand(
-    trace: Callable[[Tensor, Tensors], tuple[Tensor, Back]], layout: Layout | None, *, learns: bool = False
+    trace: Callable[[Tensor, Tensors], tuple[Tensor, Back]],
+    layout: Layout | None,
+    *,
+    learns: bool = False,
+    window: Window | None = None,
 ) -> Layer:
-    return Layer(lambda h, tensors: trace(h, tensors)[0], layout, learns=learns, trace=trace)
+    return Layer(lambda h, tensors: trace(h, tensors)[0], layout, learns=learns, trace=trace, window=window)
 
 
 def _linear(prefix: str, _: nn.Linear) -> Layer:
@@ -160,7 +171,7 @@ def _relu() -> Layer:
 
         return result, back
 
-    return _by_hand(trace, None)
+    return _by_hand(trace, None, window=ELEMENT)
 
 
 def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
@@ -188,7 +199,14 @@ def _conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
         groups = len(weight) * module.groups
         return F.conv2d(h, weight.flatten(0, 1), bias, module.stride, module.padding, module.dilation, groups)
 
-    return Layer(apply, Layout.CHANNELS)
+    window = window_of(module.kernel_size, module.stride, module.padding, module.dilation)
+    return Layer(apply, Layout.CHANNELS, window=window)
+
+
+def _pooling(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layer:
+    call: Any = function
+    window = window_of_pooling(function, args, kwargs)
+    return Layer(lambda h, _: call(h, *args, **kwargs), Layout.CHANNELS, window=window)
 
 
 def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
@@ -231,11 +249,9 @@ _WITH_PARAMETERS: dict[type, Callable[[str, Any], Layer | None]] = {
     nn.Flatten: lambda _, module: _flatten(module.start_dim, module.end_dim),
 }
 _ELEMENTWISE_MODULES = frozenset({nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Identity})
-_POOLING_MODULES = frozenset({nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d})
 _ELEMENTWISE: frozenset[object] = frozenset(
     {F.leaky_relu, F.elu, F.gelu, F.silu, F.sigmoid, F.tanh, torch.sigmoid, torch.tanh, "sigmoid", "tanh"}
 )
-_POOLING: frozenset[object] = frozenset({F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.max_pool2d})
 _RELUS: frozenset[object] = frozenset({F.relu, torch.relu, "relu"})
 _FLATTENINGS: frozenset[object] = frozenset({torch.flatten, "flatten"})
 _RESHAPES: frozenset[object] = frozenset({torch.reshape, "reshape", "view"})

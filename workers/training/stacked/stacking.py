@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from workers.training.stacked.layers import (
     to_clients,
     traced,
 )
+from workers.training.stacked.windows import looked_at
 
 _CHECKED_CLIENTS, _CHECKED_EXAMPLES = 2, 3
 _TOLERANCE = 1e-4
@@ -51,6 +53,9 @@ class StackedModel:
         self._module = module
         first = _first_by_hand(layers)
         self._recorded, self._by_hand = tuple(layers[:first]), tuple(layers[first:])
+        self._windows = [
+            layer.window for layer in takewhile(lambda layer: layer.window, layers) if layer.window
+        ]
         self.mixes_examples = any(layer.mixes_examples for layer in layers)
         """Whether the examples of a batch depend on each other, so that none may be added to fill it up."""
 
@@ -83,13 +88,20 @@ class StackedModel:
 
     def _record(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """Run the layers whose way back is torch's own."""
-        h, layout = inputs, Layout.CLIENTS
+        h, layout = self._seen(inputs), Layout.CLIENTS
         for layer in self._recorded:
             if layer.layout is not None and layer.layout is not layout:
                 h = to_channels(h) if layer.layout is Layout.CHANNELS else to_clients(h, len(inputs))
                 layout = layer.layout
             h = layer.apply(h, tensors)
         return h if layout is Layout.CLIENTS else to_clients(h, len(inputs))
+
+    def _seen(self, inputs: Tensor) -> Tensor:
+        """What the layers look at: the rest of an image would be calculated and dropped."""
+        if inputs.dim() != 5:
+            return inputs
+        height, width = looked_at(self._windows, (inputs.shape[3], inputs.shape[4]))
+        return inputs[..., :height, :width]
 
     def load(self, starts: Sequence[Params], device: torch.device = CPU) -> dict[str, Tensor]:
         """Stack the clients' `state_dict` on a device, in its order; what learns there needs a gradient.

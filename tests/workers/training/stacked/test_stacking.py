@@ -1,7 +1,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import dropout, relu
+from torch.nn.functional import dropout, max_pool2d, relu
 
 from fedat_service.errors import ManifestError
 from workers.models.networks import build
@@ -57,6 +57,14 @@ STACKABLE = {
     "elementwise behind a convolution": nn.Sequential(
         nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ELU(), nn.Flatten(), nn.GELU(), nn.Linear(144, 5),
         nn.ReLU(), nn.Linear(5, 3),
+    ),
+    "rows that nothing looks at": nn.Sequential(
+        nn.Conv2d(2, 4, 2), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(4, 4, 2), nn.AvgPool2d(2), nn.Flatten(),
+        classifier(4),
+    ),
+    "functional pooling": Written(
+        lambda m, x: m.fc(max_pool2d(m.c(x).relu(), 2, ceil_mode=True).flatten(1)),
+        c=nn.Conv2d(2, 2, 4), fc=classifier(2 * 9),
     ),
     "frozen": nn.Sequential(nn.Conv2d(2, 2, 1).requires_grad_(False), nn.Flatten(), classifier()),
 }  # fmt: skip
@@ -150,6 +158,19 @@ def test_gradients_by_hand_are_those_that_torch_records_to_the_last_bit(name, bf
     mine, torchs = found
     assert None not in mine.values()
     assert [n for n, tensor in mine.items() if not torch.equal(tensor, torchs[n])] == []
+
+
+def test_what_nothing_looks_at_is_not_calculated():
+    together, model = (
+        stacked(STACKABLE["rows that nothing looks at"]),
+        STACKABLE["rows that nothing looks at"],
+    )
+    inputs = torch.randn(1, *IMAGES.shape)
+    inputs[..., -1, :] = inputs[..., -1] = torch.nan
+    tensors = together.load([params_of(model)])
+    scores, back = together(tensors, inputs)
+    back(torch.ones_like(scores))
+    assert all(tensor.grad.isfinite().all() for tensor in tensors.values())
 
 
 @pytest.mark.parametrize("name", ["flatten", "batch normalisation"])
