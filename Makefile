@@ -31,9 +31,9 @@ fmt: .venv/dev.ok ## format and mend what can be mended
 
 clean: ## forget the environments and all results
 	rm -rf .venv .venv-peers build dist *.egg-info runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
-	find fedat_service -name '*.so' -delete
+	find fedat_service workers -name '*.so' -delete
 
-.venv/demo.ok: pyproject.toml constraints.txt setup.py $(wildcard fedat_service/wire/_polyline*.[ch])
+.venv/demo.ok: pyproject.toml constraints.txt setup.py $(wildcard fedat_service/wire/_polyline*.[ch] workers/training/stacked/*.c)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) -e '.[worker,report]'
 	touch $@

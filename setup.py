@@ -1,18 +1,27 @@
-"""Builds the polyline codec's C half where a compiler is; without one the NumPy half serves."""
+"""Builds the C halves where a compiler is; without one NumPy's and torch's loops serve."""
 
 from setuptools import Extension, setup
 
 HEADERS = ["common", "encode", "decode", "avx2"]
 
+
+def extension(module: str, depends: list[str]) -> Extension:
+    """One C file that becomes a module, if it can be built."""
+    return Extension(
+        module,
+        sources=[f"{module.replace('.', '/')}.c"],
+        depends=depends,
+        # No contraction: a fused multiply-add would change aggregated bits between machines.
+        extra_compile_args=["-O3", "-ffp-contract=off"],
+        optional=True,
+    )
+
+
 setup(
     ext_modules=[
-        Extension(
-            "fedat_service.wire._polyline",
-            sources=["fedat_service/wire/_polyline.c"],
-            depends=[f"fedat_service/wire/_polyline_{name}.h" for name in HEADERS],
-            # No contraction: a fused multiply-add would change aggregated bits between machines.
-            extra_compile_args=["-O3", "-ffp-contract=off"],
-            optional=True,
-        )
+        extension(
+            "fedat_service.wire._polyline", [f"fedat_service/wire/_polyline_{name}.h" for name in HEADERS]
+        ),
+        extension("workers.training.stacked._max_pool", []),
     ]
 )

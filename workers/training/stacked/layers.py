@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
+from workers.training.stacked.max_pool import max_pool_2x2
 from workers.training.stacked.pooling import POOLING, call_of, window_of_pooling
 from workers.training.stacked.windows import ELEMENT, Window, window_of
 
@@ -206,6 +207,8 @@ def _conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
 def _pooling(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layer:
     call: Any = function
     window = window_of_pooling(function, args, kwargs)
+    if window == Window((2, 2), (2, 2)) and function is not F.avg_pool2d:
+        return Layer(lambda h, _: max_pool_2x2(h), Layout.CHANNELS, window=window)
     return Layer(lambda h, _: call(h, *args, **kwargs), Layout.CHANNELS, window=window)
 
 

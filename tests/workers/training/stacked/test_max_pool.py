@@ -1,0 +1,103 @@
+import sys
+from importlib.util import find_spec, module_from_spec
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F  # noqa: N812 - torch's own name for it
+
+from workers.training.stacked import max_pool
+
+built = pytest.mark.skipif(not max_pool.BUILT, reason="no compiler built the C half")
+both_types = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+sizes = st.integers(2, 9)
+CHANNELS_LAST = torch.channels_last
+ODD_ONES = torch.tensor([0.0, -0.0, 1.0, -1.0, torch.inf, -torch.inf, torch.nan])
+
+
+def images_of(shape, dtype, seed):
+    """Values of which many are equal, and some are not finite."""
+    generator = torch.Generator().manual_seed(seed)
+    places = torch.randint(len(ODD_ONES), shape, generator=generator)
+    values = torch.where(torch.rand(shape, generator=generator) < 0.5, ODD_ONES[places], places / 3)
+    return values.to(dtype).contiguous(memory_format=CHANNELS_LAST)
+
+
+def pooled_with_gradient(function, images):
+    images = images.clone(memory_format=torch.preserve_format).requires_grad_()
+    pooled = function(images)
+    pooled.backward(torch.linspace(-1, 1, pooled.numel(), dtype=images.dtype).reshape(pooled.shape))
+    return pooled.detach(), images.grad
+
+
+def require_same(mine, torchs):
+    """Hold two tensors bit by bit, but one NaN is as good as another."""
+    torch.testing.assert_close(mine, torchs, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(mine.signbit() & ~mine.isnan(), torchs.signbit() & ~torchs.isnan())
+
+
+@both_types
+@given(shape=st.tuples(st.integers(1, 3), st.integers(1, 40), sizes, sizes), seed=st.integers(0, 999))
+def test_values_and_gradients_are_torchs_to_the_last_bit(dtype, shape, seed):
+    images = images_of(shape, dtype, seed)
+    found = pooled_with_gradient(max_pool.max_pool_2x2, images)
+    expected = pooled_with_gradient(lambda images: F.max_pool2d(images, 2), images)
+    for mine, torchs in zip(found, expected, strict=True):
+        require_same(mine, torchs)
+
+
+@built
+def test_the_c_half_serves_images_in_channels_last():
+    images = torch.randn(2, 3, 4, 4).contiguous(memory_format=CHANNELS_LAST).requires_grad_()
+    assert max_pool.max_pool_2x2(images).grad_fn.name() != F.max_pool2d(images, 2).grad_fn.name()
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        torch.randn(2, 3, 5, 6),
+        torch.randn(3, 4, 4),
+        torch.randn(1, 2, 4, 4).double(),
+        torch.zeros(0, 3, 4, 4),
+    ],
+)
+def test_torch_serves_all_others(images):
+    assert torch.equal(max_pool.max_pool_2x2(images), F.max_pool2d(images, 2))
+
+
+def test_torch_serves_where_the_extension_is_not_built(monkeypatch):
+    monkeypatch.setitem(sys.modules, "workers.training.stacked._max_pool", None)
+    monkeypatch.delattr("workers.training.stacked._max_pool", raising=False)
+    spec = find_spec("workers.training.stacked.max_pool")
+    bare = module_from_spec(spec)
+    spec.loader.exec_module(bare)
+    assert not bare.BUILT
+    images = images_of((2, 3, 4, 5), torch.float32, 1)
+    require_same(bare.max_pool_2x2(images), F.max_pool2d(images, 2))
+
+
+def test_too_small_images_are_refused_as_torch_does():
+    with pytest.raises(RuntimeError, match="too small"):
+        max_pool.max_pool_2x2(torch.randn(1, 2, 1, 4).contiguous(memory_format=CHANNELS_LAST))
+
+
+@built
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"images": 63}, {"results": 15}, {"winners": 15}, {"images": 65}, {"item": 8}, {"height": 0},
+        {"width": -4}, {"channels": 2**62}, {"channels": 3}, {"images": 0, "results": 0, "winners": 0},
+    ],
+)  # fmt: skip
+def test_buffers_of_other_sizes_are_refused(direction, change):
+    sizes = {"images": 64, "results": 16, "winners": 16, "item": 4, "height": 4, "width": 4, "channels": 4}
+    sizes |= change
+    images, results = (np.zeros(sizes[name], np.float32) for name in ("images", "results"))
+    winners = np.zeros(sizes["winners"], np.uint8)
+    with pytest.raises(ValueError, match="not those of such images"):
+        getattr(max_pool._max_pool, direction)(
+            images, results, winners, sizes["item"], sizes["height"], sizes["width"], sizes["channels"]
+        )

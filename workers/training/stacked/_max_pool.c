@@ -1,0 +1,188 @@
+/* 2x2 max-pooling of channels-last images, and its way back: see `workers.training.stacked.max_pool`.
+ *
+ * That checks the arguments; what is checked here is only what memory safety needs. Every loop runs without
+ * the interpreter's lock, and only compares and copies: each gives torch's own bits on any machine.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+
+/* Images ``(batch, height, width, channels)``, channels next to each other. */
+typedef struct {
+    size_t batch, height, width, channels;
+} Shape;
+
+static inline float from_float32(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline float from_bfloat16(uint16_t bits)
+{
+    return from_float32((uint32_t)bits << 16);
+}
+
+/* As torch takes them: the first of equals, and the last that is not a number. */
+#define TAKE_IF_BETTER(KIND, VALUE, PLACE)                                                                     \
+    {                                                                                                          \
+        const float x = from_##KIND(VALUE), y = from_##KIND(best);                                             \
+        const int better = x > y || x != x;                                                                    \
+        best = better ? (VALUE) : best;                                                                        \
+        winner = better ? (PLACE) : winner;                                                                    \
+    }
+
+/* The channels of one window, for one kind of number: its best values, and its gradient to where they were. */
+#define DEFINE_CELLS(KIND, BITS)                                                                               \
+    static inline void best_of_four_##KIND(const BITS *restrict x0, const BITS *restrict x1,                   \
+                                           const BITS *restrict x2, const BITS *restrict x3,                   \
+                                           BITS *restrict y, uint8_t *restrict winners, size_t n)              \
+    {                                                                                                          \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            BITS best = x0[i];                                                                                 \
+            uint8_t winner = 0;                                                                                \
+            TAKE_IF_BETTER(KIND, x1[i], 1)                                                                     \
+            TAKE_IF_BETTER(KIND, x2[i], 2)                                                                     \
+            TAKE_IF_BETTER(KIND, x3[i], 3)                                                                     \
+            y[i] = best;                                                                                       \
+            winners[i] = winner;                                                                               \
+        }                                                                                                      \
+    }                                                                                                          \
+    static inline void to_one_of_four_##KIND(const BITS *restrict g, const uint8_t *restrict winners,          \
+                                             BITS *restrict d0, BITS *restrict d1, BITS *restrict d2,          \
+                                             BITS *restrict d3, size_t n)                                      \
+    {                                                                                                          \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            const BITS gradient = g[i], winner = winners[i];                                                   \
+            d0[i] = gradient & (BITS) - (BITS)(winner == 0);                                                   \
+            d1[i] = gradient & (BITS) - (BITS)(winner == 1);                                                   \
+            d2[i] = gradient & (BITS) - (BITS)(winner == 2);                                                   \
+            d3[i] = gradient & (BITS) - (BITS)(winner == 3);                                                   \
+        }                                                                                                      \
+    }
+
+/* Whole images. `winners` says which of its window's four values each result is. */
+#define DEFINE_LOOPS(KIND, BITS)                                                                               \
+    static void forward_##KIND(const BITS *x, BITS *y, uint8_t *winners, Shape s)                              \
+    {                                                                                                          \
+        const size_t c = s.channels, row = s.width * c;                                                        \
+        for (size_t b = 0; b < s.batch; b++)                                                                   \
+            for (size_t i = 0; i < s.height / 2; i++)                                                          \
+                for (size_t j = 0; j < s.width / 2; j++, y += c, winners += c) {                               \
+                    const BITS *at = x + (b * s.height + 2 * i) * row + 2 * j * c;                             \
+                    best_of_four_##KIND(at, at + c, at + row, at + row + c, y, winners, c);                    \
+                }                                                                                              \
+    }                                                                                                          \
+    static void backward_##KIND(const BITS *g, const uint8_t *winners, BITS *dx, Shape s)                      \
+    {                                                                                                          \
+        const size_t c = s.channels, row = s.width * c;                                                        \
+        for (size_t b = 0; b < s.batch; b++) {                                                                 \
+            BITS *image = dx + b * s.height * row;                                                             \
+            for (size_t i = 0; i < s.height / 2; i++) {                                                        \
+                BITS *at = image + 2 * i * row;                                                                \
+                for (size_t j = 0; j < s.width / 2; j++, g += c, winners += c, at += 2 * c)                    \
+                    to_one_of_four_##KIND(g, winners, at, at + c, at + row, at + row + c, c);                  \
+                if (s.width % 2) {                                                                             \
+                    memset(at, 0, c * sizeof *at);                                                             \
+                    memset(at + row, 0, c * sizeof *at);                                                       \
+                }                                                                                              \
+            }                                                                                                  \
+            if (s.height % 2)                                                                                  \
+                memset(image + (s.height - 1) * row, 0, row * sizeof *image);                                  \
+        }                                                                                                      \
+    }
+
+DEFINE_CELLS(float32, uint32_t)
+DEFINE_CELLS(bfloat16, uint16_t)
+DEFINE_LOOPS(float32, uint32_t)
+DEFINE_LOOPS(bfloat16, uint16_t)
+
+typedef struct {
+    Py_buffer images, results, winners;
+    Shape shape;
+    Py_ssize_t size;
+} Arguments;
+
+/* Whether the buffers hold just what the shape says, in whole and aligned numbers. */
+static int sane(const Arguments *a, Py_ssize_t height, Py_ssize_t width, Py_ssize_t channels)
+{
+    const Py_ssize_t image = height * width * channels * a->size;
+    const Py_ssize_t pooled = (height / 2) * (width / 2) * channels;
+    const Py_ssize_t batch = image ? a->images.len / image : 0;
+    return (a->size == 2 || a->size == 4) && batch > 0 && a->images.len == batch * image &&
+           a->winners.len == batch * pooled && a->results.len == batch * pooled * a->size &&
+           (uintptr_t)a->images.buf % (size_t)a->size == 0 && (uintptr_t)a->results.buf % (size_t)a->size == 0;
+}
+
+static void release(Arguments *a)
+{
+    PyBuffer_Release(&a->images);
+    PyBuffer_Release(&a->results);
+    PyBuffer_Release(&a->winners);
+}
+
+/* Fill in the arguments by a format; false with an exception if they are wrong. */
+static int take(PyObject *args, const char *format, Arguments *a)
+{
+    Py_ssize_t height, width, channels;
+    if (!PyArg_ParseTuple(args, format, &a->images, &a->results, &a->winners, &a->size, &height, &width, &channels))
+        return 0;
+    const Py_ssize_t most = 1 << 15;
+    if (height < 1 || width < 1 || channels < 1 || height > most || width > most || channels > most ||
+        !sane(a, height, width, channels)) {
+        PyErr_SetString(PyExc_ValueError, "the buffers are not those of such images");
+        release(a);
+        return 0;
+    }
+    const size_t image = (size_t)(height * width * channels * a->size);
+    a->shape = (Shape){(size_t)a->images.len / image, (size_t)height, (size_t)width, (size_t)channels};
+    return 1;
+}
+
+static PyObject *forward(PyObject *self, PyObject *args)
+{
+    Arguments a;
+    if (!take(args, "y*w*w*nnnn", &a))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (a.size == 4)
+        forward_float32(a.images.buf, a.results.buf, a.winners.buf, a.shape);
+    else
+        forward_bfloat16(a.images.buf, a.results.buf, a.winners.buf, a.shape);
+    Py_END_ALLOW_THREADS
+    release(&a);
+    Py_RETURN_NONE;
+}
+
+static PyObject *backward(PyObject *self, PyObject *args)
+{
+    Arguments a;
+    if (!take(args, "w*y*y*nnnn", &a))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (a.size == 4)
+        backward_float32(a.results.buf, a.winners.buf, a.images.buf, a.shape);
+    else
+        backward_bfloat16(a.results.buf, a.winners.buf, a.images.buf, a.shape);
+    Py_END_ALLOW_THREADS
+    release(&a);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"forward", forward, METH_VARARGS, "forward(images, results, winners, item_bytes, height, width, channels)"},
+    {"backward", backward, METH_VARARGS, "backward(images, results, winners, item_bytes, height, width, channels)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT, .m_name = "_max_pool", .m_doc = "2x2 max-pooling in C.", .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__max_pool(void)
+{
+    return PyModuleDef_Init(&module_def);
+}

@@ -1,0 +1,71 @@
+"""2x2 max-pooling, in C for images in channels-last on a CPU: torch's writes 8 bytes an index, and zeros."""
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - torch's own name for it
+
+try:
+    from workers.training.stacked import _max_pool
+except ImportError:
+    BUILT = False
+else:
+    BUILT = True
+
+_TYPES = (torch.float32, torch.bfloat16)
+_MOST = 2**15
+"""Rows, columns or channels that the C half takes, so that no product of them is too large for it."""
+
+
+def max_pool_2x2(images: Tensor) -> Tensor:
+    """Give ``F.max_pool2d(images, 2)`` and its gradient, to the same bits but for those of a NaN."""
+    if (
+        BUILT
+        and images.device.type == "cpu"
+        and images.dtype in _TYPES
+        and images.dim() == 4
+        and images.numel() > 0
+        and max(images.shape[1:]) <= _MOST
+        and min(images.shape[2:]) > 1
+        and images.is_contiguous(memory_format=torch.channels_last)
+    ):
+        pooled: Tensor = _MaxPool.apply(images)  # type: ignore[no-untyped-call]
+        return pooled
+    return F.max_pool2d(images, 2)
+
+
+class _MaxPool(torch.autograd.Function):
+    """Remembers which of four values each result is, in a byte."""
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
+        batch, channels, height, width = ctx.shape = images.shape
+        pooled = _channels_last(images, (batch, channels, height // 2, width // 2))
+        ctx.winners = torch.empty(pooled.numel(), dtype=torch.uint8).numpy()
+        _max_pool.forward(_array(images), _array(pooled), ctx.winners, *_sizes(images))
+        return pooled
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
+        pooled = gradients[0].contiguous(memory_format=torch.channels_last)
+        images = _channels_last(pooled, ctx.shape)
+        _max_pool.backward(_array(images), _array(pooled), ctx.winners, *_sizes(images))
+        return images
+
+
+def _channels_last(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, memory_format=torch.channels_last)
+
+
+def _array(images: Tensor) -> NDArray[Any]:
+    """The bits, as they lie in memory: NumPy has no bfloat16."""
+    bits = torch.int32 if images.dtype is torch.float32 else torch.int16
+    array: NDArray[Any] = images.detach().permute(0, 2, 3, 1).view(bits).numpy()
+    return array
+
+
+def _sizes(images: Tensor) -> tuple[int, int, int, int]:
+    _, channels, height, width = images.shape
+    return images.element_size(), height, width, channels
