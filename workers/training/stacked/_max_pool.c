@@ -27,72 +27,75 @@ static inline float from_bfloat16(uint16_t bits)
 }
 
 /* As torch takes them: the first of equals, and the last that is not a number. */
-#define TAKE_IF_BETTER(KIND, VALUE, PLACE)                                                                     \
-    {                                                                                                          \
-        const float x = from_##KIND(VALUE), y = from_##KIND(best);                                             \
-        const int better = x > y || x != x;                                                                    \
-        best = better ? (VALUE) : best;                                                                        \
-        winner = better ? (PLACE) : winner;                                                                    \
+#define TAKE_IF_BETTER(KIND, VALUE, PLACE)                                                                  \
+    {                                                                                                       \
+        const float x = from_##KIND(VALUE), y = from_##KIND(best);                                          \
+        const int better = x > y || x != x;                                                                 \
+        best = better ? (VALUE) : best;                                                                     \
+        winner = better ? (PLACE) : winner;                                                                 \
     }
 
-/* The channels of one window, for one kind of number: its best values, and its gradient to where they were. */
-#define DEFINE_CELLS(KIND, BITS)                                                                               \
-    static inline void best_of_four_##KIND(const BITS *restrict x0, const BITS *restrict x1,                   \
-                                           const BITS *restrict x2, const BITS *restrict x3,                   \
-                                           BITS *restrict y, uint8_t *restrict winners, size_t n)              \
-    {                                                                                                          \
-        for (size_t i = 0; i < n; i++) {                                                                       \
-            BITS best = x0[i];                                                                                 \
-            uint8_t winner = 0;                                                                                \
-            TAKE_IF_BETTER(KIND, x1[i], 1)                                                                     \
-            TAKE_IF_BETTER(KIND, x2[i], 2)                                                                     \
-            TAKE_IF_BETTER(KIND, x3[i], 3)                                                                     \
-            y[i] = best;                                                                                       \
-            winners[i] = winner;                                                                               \
-        }                                                                                                      \
-    }                                                                                                          \
-    static inline void to_one_of_four_##KIND(const BITS *restrict g, const uint8_t *restrict winners,          \
-                                             BITS *restrict d0, BITS *restrict d1, BITS *restrict d2,          \
-                                             BITS *restrict d3, size_t n)                                      \
-    {                                                                                                          \
-        for (size_t i = 0; i < n; i++) {                                                                       \
-            const BITS gradient = g[i], winner = winners[i];                                                   \
-            d0[i] = gradient & (BITS) - (BITS)(winner == 0);                                                   \
-            d1[i] = gradient & (BITS) - (BITS)(winner == 1);                                                   \
-            d2[i] = gradient & (BITS) - (BITS)(winner == 2);                                                   \
-            d3[i] = gradient & (BITS) - (BITS)(winner == 3);                                                   \
-        }                                                                                                      \
+/* All bits of a number, or none. */
+#define MASK(BITS, WANTED) ((BITS)(0 - (BITS)(WANTED)))
+
+/* The channels of one window, for one kind of number: its best values; its gradient to where they were. */
+#define DEFINE_CELLS(KIND, BITS)                                                                            \
+    static inline void best_of_four_##KIND(const BITS *restrict x0, const BITS *restrict x1,                \
+                                           const BITS *restrict x2, const BITS *restrict x3,                \
+                                           BITS *restrict y, uint8_t *restrict winners, size_t n)           \
+    {                                                                                                       \
+        for (size_t i = 0; i < n; i++) {                                                                    \
+            BITS best = x0[i];                                                                              \
+            uint8_t winner = 0;                                                                             \
+            TAKE_IF_BETTER(KIND, x1[i], 1)                                                                  \
+            TAKE_IF_BETTER(KIND, x2[i], 2)                                                                  \
+            TAKE_IF_BETTER(KIND, x3[i], 3)                                                                  \
+            y[i] = best;                                                                                    \
+            winners[i] = winner;                                                                            \
+        }                                                                                                   \
+    }                                                                                                       \
+    static inline void to_one_of_four_##KIND(const BITS *restrict g, const uint8_t *restrict winners,       \
+                                             BITS *restrict d0, BITS *restrict d1, BITS *restrict d2,       \
+                                             BITS *restrict d3, size_t n)                                   \
+    {                                                                                                       \
+        for (size_t i = 0; i < n; i++) {                                                                    \
+            const BITS gradient = g[i], winner = winners[i];                                                \
+            d0[i] = gradient & MASK(BITS, winner == 0);                                                     \
+            d1[i] = gradient & MASK(BITS, winner == 1);                                                     \
+            d2[i] = gradient & MASK(BITS, winner == 2);                                                     \
+            d3[i] = gradient & MASK(BITS, winner == 3);                                                     \
+        }                                                                                                   \
     }
 
 /* Whole images. `winners` says which of its window's four values each result is. */
-#define DEFINE_LOOPS(KIND, BITS)                                                                               \
-    static void forward_##KIND(const BITS *x, BITS *y, uint8_t *winners, Shape s)                              \
-    {                                                                                                          \
-        const size_t c = s.channels, row = s.width * c;                                                        \
-        for (size_t b = 0; b < s.batch; b++)                                                                   \
-            for (size_t i = 0; i < s.height / 2; i++)                                                          \
-                for (size_t j = 0; j < s.width / 2; j++, y += c, winners += c) {                               \
-                    const BITS *at = x + (b * s.height + 2 * i) * row + 2 * j * c;                             \
-                    best_of_four_##KIND(at, at + c, at + row, at + row + c, y, winners, c);                    \
-                }                                                                                              \
-    }                                                                                                          \
-    static void backward_##KIND(const BITS *g, const uint8_t *winners, BITS *dx, Shape s)                      \
-    {                                                                                                          \
-        const size_t c = s.channels, row = s.width * c;                                                        \
-        for (size_t b = 0; b < s.batch; b++) {                                                                 \
-            BITS *image = dx + b * s.height * row;                                                             \
-            for (size_t i = 0; i < s.height / 2; i++) {                                                        \
-                BITS *at = image + 2 * i * row;                                                                \
-                for (size_t j = 0; j < s.width / 2; j++, g += c, winners += c, at += 2 * c)                    \
-                    to_one_of_four_##KIND(g, winners, at, at + c, at + row, at + row + c, c);                  \
-                if (s.width % 2) {                                                                             \
-                    memset(at, 0, c * sizeof *at);                                                             \
-                    memset(at + row, 0, c * sizeof *at);                                                       \
-                }                                                                                              \
-            }                                                                                                  \
-            if (s.height % 2)                                                                                  \
-                memset(image + (s.height - 1) * row, 0, row * sizeof *image);                                  \
-        }                                                                                                      \
+#define DEFINE_LOOPS(KIND, BITS)                                                                            \
+    static void forward_##KIND(const BITS *x, BITS *y, uint8_t *winners, Shape s)                           \
+    {                                                                                                       \
+        const size_t c = s.channels, row = s.width * c;                                                     \
+        for (size_t b = 0; b < s.batch; b++)                                                                \
+            for (size_t i = 0; i < s.height / 2; i++)                                                       \
+                for (size_t j = 0; j < s.width / 2; j++, y += c, winners += c) {                            \
+                    const BITS *at = x + (b * s.height + 2 * i) * row + 2 * j * c;                          \
+                    best_of_four_##KIND(at, at + c, at + row, at + row + c, y, winners, c);                 \
+                }                                                                                           \
+    }                                                                                                       \
+    static void backward_##KIND(const BITS *g, const uint8_t *winners, BITS *dx, Shape s)                   \
+    {                                                                                                       \
+        const size_t c = s.channels, row = s.width * c;                                                     \
+        for (size_t b = 0; b < s.batch; b++) {                                                              \
+            BITS *image = dx + b * s.height * row;                                                          \
+            for (size_t i = 0; i < s.height / 2; i++) {                                                     \
+                BITS *at = image + 2 * i * row;                                                             \
+                for (size_t j = 0; j < s.width / 2; j++, g += c, winners += c, at += 2 * c)                 \
+                    to_one_of_four_##KIND(g, winners, at, at + c, at + row, at + row + c, c);               \
+                if (s.width % 2) {                                                                          \
+                    memset(at, 0, c * sizeof *at);                                                          \
+                    memset(at + row, 0, c * sizeof *at);                                                    \
+                }                                                                                           \
+            }                                                                                               \
+            if (s.height % 2)                                                                               \
+                memset(image + (s.height - 1) * row, 0, row * sizeof *image);                               \
+        }                                                                                                   \
     }
 
 DEFINE_CELLS(float32, uint32_t)
@@ -106,15 +109,30 @@ typedef struct {
     Py_ssize_t size;
 } Arguments;
 
-/* Whether the buffers hold just what the shape says, in whole and aligned numbers. */
-static int sane(const Arguments *a, Py_ssize_t height, Py_ssize_t width, Py_ssize_t channels)
+static int within(Py_ssize_t number, Py_ssize_t most)
 {
-    const Py_ssize_t image = height * width * channels * a->size;
-    const Py_ssize_t pooled = (height / 2) * (width / 2) * channels;
-    const Py_ssize_t batch = image ? a->images.len / image : 0;
-    return (a->size == 2 || a->size == 4) && batch > 0 && a->images.len == batch * image &&
-           a->winners.len == batch * pooled && a->results.len == batch * pooled * a->size &&
-           (uintptr_t)a->images.buf % (size_t)a->size == 0 && (uintptr_t)a->results.buf % (size_t)a->size == 0;
+    return 1 <= number && number <= most;
+}
+
+static int aligned(const Py_buffer *buffer, Py_ssize_t size)
+{
+    return (uintptr_t)buffer->buf % (size_t)size == 0;
+}
+
+/* Whether the buffers hold just such images, in whole and aligned numbers; if so, fill in the shape. */
+static int fits(Arguments *a, Py_ssize_t height, Py_ssize_t width, Py_ssize_t channels)
+{
+    const Py_ssize_t most = 1 << 15;
+    const int sane = within(height, most) && within(width, most) && within(channels, most);
+    if (!sane || (a->size != 2 && a->size != 4))
+        return 0;
+    const int64_t image = (int64_t)height * width * channels * a->size;
+    const int64_t pooled = (int64_t)(height / 2) * (width / 2) * channels;
+    const int64_t batch = a->images.len / image;
+    a->shape = (Shape){(size_t)batch, (size_t)height, (size_t)width, (size_t)channels};
+    return batch > 0 && a->images.len == batch * image && a->winners.len == batch * pooled &&
+           a->results.len == batch * pooled * a->size && aligned(&a->images, a->size) &&
+           aligned(&a->results, a->size);
 }
 
 static void release(Arguments *a)
@@ -128,18 +146,14 @@ static void release(Arguments *a)
 static int take(PyObject *args, const char *format, Arguments *a)
 {
     Py_ssize_t height, width, channels;
-    if (!PyArg_ParseTuple(args, format, &a->images, &a->results, &a->winners, &a->size, &height, &width, &channels))
+    if (!PyArg_ParseTuple(args, format, &a->images, &a->results, &a->winners, &a->size, &height, &width,
+                          &channels))
         return 0;
-    const Py_ssize_t most = 1 << 15;
-    if (height < 1 || width < 1 || channels < 1 || height > most || width > most || channels > most ||
-        !sane(a, height, width, channels)) {
-        PyErr_SetString(PyExc_ValueError, "the buffers are not those of such images");
-        release(a);
-        return 0;
-    }
-    const size_t image = (size_t)(height * width * channels * a->size);
-    a->shape = (Shape){(size_t)a->images.len / image, (size_t)height, (size_t)width, (size_t)channels};
-    return 1;
+    if (fits(a, height, width, channels))
+        return 1;
+    PyErr_SetString(PyExc_ValueError, "the buffers are not those of such images");
+    release(a);
+    return 0;
 }
 
 static PyObject *forward(PyObject *self, PyObject *args)
@@ -172,9 +186,11 @@ static PyObject *backward(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+#define ARGUMENTS "(images, results, winners, item_bytes, height, width, channels)"
+
 static PyMethodDef methods[] = {
-    {"forward", forward, METH_VARARGS, "forward(images, results, winners, item_bytes, height, width, channels)"},
-    {"backward", backward, METH_VARARGS, "backward(images, results, winners, item_bytes, height, width, channels)"},
+    {"forward", forward, METH_VARARGS, "Fill results and winners: " ARGUMENTS},
+    {"backward", backward, METH_VARARGS, "Fill the gradient of the images: " ARGUMENTS},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 try:
@@ -16,7 +17,7 @@ else:
 
 _TYPES = (torch.float32, torch.bfloat16)
 _MOST = 2**15
-"""Rows, columns or channels that the C half takes, so that no product of them is too large for it."""
+"""Rows, columns or channels that the C half takes: a product of them fits into 64 bits."""
 
 
 def max_pool_2x2(images: Tensor) -> Tensor:
@@ -25,11 +26,10 @@ def max_pool_2x2(images: Tensor) -> Tensor:
         BUILT
         and images.device.type == "cpu"
         and images.dtype in _TYPES
-        and images.dim() == 4
-        and images.numel() > 0
-        and max(images.shape[1:]) <= _MOST
-        and min(images.shape[2:]) > 1
         and images.is_contiguous(memory_format=torch.channels_last)
+        and images.shape[1] > 1  # One channel lies in both orders, and torch's result in the other.
+        and min(images.shape[2:]) > 1
+        and max(images.shape[1:]) <= _MOST
     ):
         pooled: Tensor = _MaxPool.apply(images)  # type: ignore[no-untyped-call]
         return pooled
@@ -41,13 +41,15 @@ class _MaxPool(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, images: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
-        batch, channels, height, width = ctx.shape = images.shape
+        ctx.shape = images.shape
+        batch, channels, height, width = images.shape
         pooled = _channels_last(images, (batch, channels, height // 2, width // 2))
         ctx.winners = torch.empty(pooled.numel(), dtype=torch.uint8).numpy()
         _max_pool.forward(_array(images), _array(pooled), ctx.winners, *_sizes(images))
         return pooled
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
         pooled = gradients[0].contiguous(memory_format=torch.channels_last)
         images = _channels_last(pooled, ctx.shape)

@@ -24,7 +24,7 @@ def train_stack(
 
     Every job gets what `TorchTrainer.train` would give it alone, but for the order of sums; starts and seeds
     may differ. Equal arguments give equal results bit for bit; in another stack or on another kind of device,
-    the last bits may differ.
+    the last bits may differ. Infinity or NaN where no layer looks spoils gradients only alone.
 
     Args:
         model: The stacked form of the module.

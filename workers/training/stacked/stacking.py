@@ -3,7 +3,6 @@
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -53,9 +52,7 @@ class StackedModel:
         self._module = module
         first = _first_by_hand(layers)
         self._recorded, self._by_hand = tuple(layers[:first]), tuple(layers[first:])
-        self._windows = [
-            layer.window for layer in takewhile(lambda layer: layer.window, layers) if layer.window
-        ]
+        self._windows = [layer.window for layer in layers]
         self.mixes_examples = any(layer.mixes_examples for layer in layers)
         """Whether the examples of a batch depend on each other, so that none may be added to fill it up."""
 
@@ -223,7 +220,7 @@ def _compare(model: StackedModel, module: nn.Module, example: Tensor) -> None:
     inputs = torch.randn(shape, dtype=example.dtype)
     states = [_random_state(module) for _ in inputs]
     tensors = _stack_states(module, states)
-    scores, back = model(tensors, inputs)
+    scores, back = model(tensors, inputs.clone())  # its first layer may write over them
     if scores.dim() != 3 or len(scores[0]) != _CHECKED_EXAMPLES:
         raise _UnknownError(f"its output for {_CHECKED_EXAMPLES} examples is {list(scores.shape[1:])}")
     direction = torch.randn_like(scores)

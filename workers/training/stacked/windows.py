@@ -51,14 +51,15 @@ def _both(setting: Setting) -> Size:
     return (setting, setting) if isinstance(setting, int) else (setting[0], setting[-1])
 
 
-def looked_at(windows: Sequence[Window], size: Size) -> Size:
-    """How much of an image, from its upper left corner on, the last window's results depend on.
+def looked_at(windows: Sequence[Window | None], size: Size) -> Size:
+    """How much of an image, from its upper left corner on, the last layer's results depend on.
 
     Args:
-        windows: Those of the layers, from the image on.
+        windows: Those of the layers, from the image on; None for one that looks at all.
         size: Of the image.
     """
-    if not windows:
+    first = windows[0] if windows else None
+    if first is None:
         return size
-    results = windows[0].results(size)
-    return windows[0].reach(looked_at(windows[1:], results)) if min(results) > 0 else size
+    results = first.results(size)
+    return first.reach(looked_at(windows[1:], results)) if min(results) > 0 else size

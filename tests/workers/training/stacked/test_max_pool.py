@@ -36,6 +36,7 @@ def require_same(mine, torchs):
     """Hold two tensors bit by bit, but one NaN is as good as another."""
     torch.testing.assert_close(mine, torchs, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(mine.signbit() & ~mine.isnan(), torchs.signbit() & ~torchs.isnan())
+    assert mine.stride() == torchs.stride()
 
 
 @both_types
@@ -59,12 +60,26 @@ def test_the_c_half_serves_images_in_channels_last():
     [
         torch.randn(2, 3, 5, 6),
         torch.randn(3, 4, 4),
-        torch.randn(1, 2, 4, 4).double(),
         torch.zeros(0, 3, 4, 4),
+        torch.randn(2, 1, 4, 4),
+        torch.randn(1, 2, 4, 4, dtype=torch.float64).contiguous(memory_format=CHANNELS_LAST),
+        torch.randn(1, 2**15 + 1, 2, 2).contiguous(memory_format=CHANNELS_LAST),
     ],
 )
 def test_torch_serves_all_others(images):
-    assert torch.equal(max_pool.max_pool_2x2(images), F.max_pool2d(images, 2))
+    images.requires_grad_()
+    pooled, expected = max_pool.max_pool_2x2(images), F.max_pool2d(images, 2)
+    assert torch.equal(pooled, expected)
+    assert pooled.grad_fn.name() == expected.grad_fn.name()
+
+
+@built
+def test_a_second_derivative_is_refused():
+    images = torch.randn(1, 2, 4, 4).contiguous(memory_format=CHANNELS_LAST).requires_grad_()
+    value = max_pool.max_pool_2x2(images**2).square().sum()
+    (gradient,) = torch.autograd.grad(value, images, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
 
 
 def test_torch_serves_where_the_extension_is_not_built(monkeypatch):
@@ -90,14 +105,16 @@ def test_too_small_images_are_refused_as_torch_does():
     [
         {"images": 63}, {"results": 15}, {"winners": 15}, {"images": 65}, {"item": 8}, {"height": 0},
         {"width": -4}, {"channels": 2**62}, {"channels": 3}, {"images": 0, "results": 0, "winners": 0},
+        {"item": 2**62},
+        {"channels": 2**15 + 1, "images": 2**19 + 16, "results": 2**17 + 4, "winners": 2**17 + 4},
     ],
 )  # fmt: skip
 def test_buffers_of_other_sizes_are_refused(direction, change):
-    sizes = {"images": 64, "results": 16, "winners": 16, "item": 4, "height": 4, "width": 4, "channels": 4}
-    sizes |= change
-    images, results = (np.zeros(sizes[name], np.float32) for name in ("images", "results"))
-    winners = np.zeros(sizes["winners"], np.uint8)
+    given = {"images": 64, "results": 16, "winners": 16, "item": 4, "height": 4, "width": 4, "channels": 4}
+    given |= change
+    images, results = (np.zeros(given[name], np.float32) for name in ("images", "results"))
+    winners = np.zeros(given["winners"], np.uint8)
     with pytest.raises(ValueError, match="not those of such images"):
         getattr(max_pool._max_pool, direction)(
-            images, results, winners, sizes["item"], sizes["height"], sizes["width"], sizes["channels"]
+            images, results, winners, given["item"], given["height"], given["width"], given["channels"]
         )

@@ -3,8 +3,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
-from workers.training.stacked.layers import module_layer
+from workers.training.stacked.layers import call_layer, module_layer
 from workers.training.stacked.windows import ELEMENT, Window, looked_at, window_of
 
 sizes = st.integers(1, 3)
@@ -13,7 +14,7 @@ convolutions = st.builds(
     st.tuples(sizes, sizes), st.tuples(sizes, sizes), st.tuples(sizes, sizes),
 )  # fmt: skip
 poolings = st.builds(nn.AvgPool2d, st.tuples(sizes, sizes), st.tuples(sizes, sizes))
-chains = st.lists(convolutions | poolings | st.just(nn.Sigmoid()), max_size=4)
+chains = st.lists(convolutions | poolings | st.just(nn.LeakyReLU()), max_size=4)
 
 
 def windows_of(chain):
@@ -27,13 +28,14 @@ def test_what_is_looked_at_ends_at_the_last_row_and_column_with_a_gradient(chain
             nn.init.ones_(module.weight)
     image = torch.ones(1, 1, *size, dtype=torch.float64, requires_grad=True)
     network = nn.Sequential(*chain).double()
+    height, width = looked_at(windows_of(chain), size)
     try:
         network(image).sum().backward()
-    except RuntimeError:  # the image is too small
-        assert looked_at(windows_of(chain), size) <= size
+    except RuntimeError:
+        with pytest.raises(RuntimeError, match=r"too small|greater than actual"):
+            network(image[..., :height, :width])
         return
     seen = image.grad[0, 0].nonzero().amax(0) + 1
-    height, width = looked_at(windows_of(chain), size)
     assert (height, width) == tuple(seen.tolist())
     torch.testing.assert_close(network(image[..., :height, :width]), network(image))
 
@@ -41,6 +43,11 @@ def test_what_is_looked_at_ends_at_the_last_row_and_column_with_a_gradient(chain
 def test_all_is_looked_at_without_layers():
     assert looked_at([], (5, 7)) == (5, 7)
     assert looked_at([ELEMENT], (5, 7)) == (5, 7)
+
+
+def test_a_layer_without_a_window_looks_at_all_that_the_one_before_gives():
+    pooling = Window((2, 2), (2, 2))
+    assert looked_at([pooling, None, pooling], (7, 8)) == (6, 8)
 
 
 def test_fedats_cnn_looks_at_26_of_28_rows():
@@ -81,3 +88,19 @@ def test_layers_that_look_over_the_edge_or_at_all_have_no_window(module):
 )
 def test_windows_of_modules(module, window):
     assert windows_of([module]) == [window]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "window"),
+    [
+        (torch.max_pool2d, (2, []), Window((2, 2), (2, 2))),
+        (torch.max_pool2d, (2, 3, 0, 2), Window((3, 3), (3, 3))),
+        (torch.max_pool2d, (2, 2, 1), None),
+        (torch.max_pool2d, (2, 2, 0, 1, True), None),
+        (F.avg_pool2d, (2, 1), Window((2, 2), (1, 1))),
+        (F.avg_pool2d, (2, 2, 0, True), None),
+        (F.adaptive_avg_pool2d, (1,), None),
+    ],
+)
+def test_windows_of_calls_with_settings_by_position(function, args, window):
+    assert call_layer(function, args, {}).window == window
