@@ -69,8 +69,10 @@ static inline float from_bfloat16(uint16_t bits)
 
 /* Whole images. `winners` says which of its window's four values each result is. */
 #define DEFINE_LOOPS(KIND, BITS)                                                                            \
-    static void forward_##KIND(const BITS *x, BITS *y, uint8_t *winners, Shape s)                           \
+    static void forward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                      \
     {                                                                                                       \
+        const BITS *x = images;                                                                             \
+        BITS *y = results;                                                                                  \
         const size_t c = s.channels, row = s.width * c;                                                     \
         for (size_t b = 0; b < s.batch; b++)                                                                \
             for (size_t i = 0; i < s.height / 2; i++)                                                       \
@@ -79,11 +81,12 @@ static inline float from_bfloat16(uint16_t bits)
                     best_of_four_##KIND(at, at + c, at + row, at + row + c, y, winners, c);                 \
                 }                                                                                           \
     }                                                                                                       \
-    static void backward_##KIND(const BITS *g, const uint8_t *winners, BITS *dx, Shape s)                   \
+    static void backward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                     \
     {                                                                                                       \
+        const BITS *g = results;                                                                            \
         const size_t c = s.channels, row = s.width * c;                                                     \
         for (size_t b = 0; b < s.batch; b++) {                                                              \
-            BITS *image = dx + b * s.height * row;                                                          \
+            BITS *image = (BITS *)images + b * s.height * row;                                              \
             for (size_t i = 0; i < s.height / 2; i++) {                                                     \
                 BITS *at = image + 2 * i * row;                                                             \
                 for (size_t j = 0; j < s.width / 2; j++, g += c, winners += c, at += 2 * c)                 \
@@ -156,34 +159,29 @@ static int take(PyObject *args, const char *format, Arguments *a)
     return 0;
 }
 
-static PyObject *forward(PyObject *self, PyObject *args)
+typedef void (*Loop)(void *images, void *results, uint8_t *winners, Shape shape);
+
+/* Take the arguments, and run the loop for their kind of number. */
+static PyObject *run(PyObject *args, const char *format, Loop float32, Loop bfloat16)
 {
     Arguments a;
-    if (!take(args, "y*w*w*nnnn", &a))
+    if (!take(args, format, &a))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    if (a.size == 4)
-        forward_float32(a.images.buf, a.results.buf, a.winners.buf, a.shape);
-    else
-        forward_bfloat16(a.images.buf, a.results.buf, a.winners.buf, a.shape);
+    (a.size == 4 ? float32 : bfloat16)(a.images.buf, a.results.buf, a.winners.buf, a.shape);
     Py_END_ALLOW_THREADS
     release(&a);
     Py_RETURN_NONE;
 }
 
+static PyObject *forward(PyObject *self, PyObject *args)
+{
+    return run(args, "y*w*w*nnnn", forward_float32, forward_bfloat16);
+}
+
 static PyObject *backward(PyObject *self, PyObject *args)
 {
-    Arguments a;
-    if (!take(args, "w*y*y*nnnn", &a))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    if (a.size == 4)
-        backward_float32(a.results.buf, a.winners.buf, a.images.buf, a.shape);
-    else
-        backward_bfloat16(a.results.buf, a.winners.buf, a.images.buf, a.shape);
-    Py_END_ALLOW_THREADS
-    release(&a);
-    Py_RETURN_NONE;
+    return run(args, "w*y*y*nnnn", backward_float32, backward_bfloat16);
 }
 
 #define ARGUMENTS "(images, results, winners, item_bytes, height, width, channels)"
