@@ -75,8 +75,9 @@ class LocalOptimizer:
         if solver.prox_mu:
             add_proximal_gradient(self._parameters, self._centre, solver.prox_mu)
         parameters = [self._parameters[i] for i in moved]
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        state = [[tensors[i] for i in moved] for tensors in self._state.values()]
+        gradients = [_lying_as(p, p.grad) for p in parameters if p.grad is not None]
+        state = [[_in_memory(tensors[i]) for i in moved] for tensors in self._state.values()]
+        parameters = [_in_memory(p) for p in parameters]
         if solver.name in ("adam", "adamw"):
             _adam(parameters, gradients, state, solver, self.steps)
         else:
@@ -94,6 +95,24 @@ class LocalOptimizer:
     def _clear(self) -> None:
         for parameter in self._parameters:
             parameter.grad = None
+
+
+def _in_memory(tensor: Tensor) -> Tensor:
+    """A view with the dimensions in the order in which they lie in memory.
+
+    torch's fused kernels go through memory: what is not contiguous they copy, and do not use the copy.
+    """
+    if tensor.is_contiguous():
+        return tensor
+    strides = tensor.stride()
+    return tensor.permute(sorted(range(tensor.dim()), key=lambda d: -strides[d]))
+
+
+def _lying_as(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """A gradient as its parameter lies: torch's fused kernels do not look, and would mix values up."""
+    if gradient.stride() != parameter.stride():
+        gradient = torch.empty_like(parameter).copy_(gradient)
+    return _in_memory(gradient)
 
 
 @torch.no_grad()

@@ -150,3 +150,20 @@ def test_no_momentum_is_plain_sgd():
         for name, fields in (("momentum", {"momentum": 0.0}), ("sgd", {}))
     )
     assert (none == plain).all()
+
+
+@pytest.mark.parametrize("gradient_lies", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("parameter_lies", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", NAMES)
+def test_how_tensors_lie_in_memory_does_not_matter(name, parameter_lies, gradient_lies):
+    generator = torch.Generator().manual_seed(0)
+    start, gradient = (torch.randn(4, 3, 2, 5, generator=generator) for _ in range(2))
+    moved = []
+    for lies, lie in [(torch.contiguous_format, torch.contiguous_format), (parameter_lies, gradient_lies)]:
+        w = start.clone(memory_format=lies).requires_grad_()
+        optimizer = LocalOptimizer([w], Solver(name=name, lr=0.1, prox_mu=0.4, weight_decay=0.01))
+        for _ in range(3):
+            w.grad = gradient.clone(memory_format=lie)
+            optimizer.step()
+        moved.append(w.detach())
+    assert torch.equal(*moved)

@@ -1,91 +1,17 @@
 """The layers that K clients can run at once, each with parameters of its own, and exactly."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
+from workers.training.stacked.convolution import conv2d
+from workers.training.stacked.layer import Back, Layer, Layout, Tensors, add_gradient, by_torch, names_of
 from workers.training.stacked.max_pool import max_pool_2x2
 from workers.training.stacked.pooling import POOLING, call_of, window_of_pooling
-from workers.training.stacked.windows import ELEMENT, Window, window_of
-
-Tensors = Mapping[str, Tensor]
-"""A `state_dict` of K clients: every tensor has K in front of its own shape."""
-
-Back = Callable[[Tensor, bool], Tensor | None]
-"""Sets the gradients of a layer's parameters by that of its result; gives that of its values, if asked."""
-
-
-class Layout(Enum):
-    """How the values of K clients with B examples each lie in one tensor."""
-
-    CLIENTS = "(K, B, ...)"
-    CHANNELS = "(B, K C, H, W), channels-last"
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One step of a stacked forward.
-
-    Args:
-        apply: From the values before and the tensors of the stack to the values after, in the same layout.
-        layout: The layout it works in; None if either will do.
-        mixes_examples: Whether an example's result depends on the rest of its batch.
-        learns: Whether its way back sets gradients.
-        trace: As `apply`, with the way back, for values ``(K, B, ...)``; None if only torch knows the way.
-        window: What one of its results looks at, in rows and columns; None if that may be all.
-    """
-
-    apply: Callable[[Tensor, Tensors], Tensor]
-    layout: Layout | None
-    mixes_examples: bool = False
-    learns: bool = False
-    trace: Callable[[Tensor, Tensors], tuple[Tensor, Back]] | None = None
-    window: Window | None = None
-
-
-def traced(layer: Layer, h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
-    """Apply a layer, and give its way back.
-
-    By hand where that is known: torch's recording takes longer than the arithmetic of a small model. Else
-    torch records this one layer, which has no parameters.
-    """
-    if layer.trace is not None:
-        return layer.trace(h, tensors)
-    with torch.enable_grad():
-        start = h.detach().requires_grad_()
-        # A copy, for it may write over its values.
-        result = layer.apply(start.clone(), tensors)
-
-    def back(gradient: Tensor, _: bool) -> Tensor | None:
-        take_back(result, gradient)
-        return start.grad
-
-    return result.detach(), back
-
-
-def take_back(values: Tensor, gradient: Tensor) -> None:
-    """Have torch take a gradient back from recorded values.
-
-    As that of a sum: given as it is, torch would import an algebra system to compare two shapes.
-    """
-    (values * gradient).sum().backward()  # type: ignore[no-untyped-call]
-
-
-def to_channels(values: Tensor) -> Tensor:
-    """From ``(K, B, C, H, W)`` to ``(B, K C, H, W)`` in channels-last, the fast format of a CPU."""
-    grouped = values.transpose(0, 1).flatten(1, 2)
-    return grouped.contiguous(memory_format=torch.channels_last)
-
-
-def to_clients(values: Tensor, num_clients: int) -> Tensor:
-    """From ``(B, K C, H, W)`` to ``(K, B, C, H, W)``."""
-    num_examples, _, height, width = values.shape
-    return values.reshape(num_examples, num_clients, -1, height, width).transpose(0, 1)
+from workers.training.stacked.windows import ELEMENT, Window
 
 
 def module_layer(prefix: str, module: nn.Module) -> Layer | None:
@@ -97,7 +23,7 @@ def module_layer(prefix: str, module: nn.Module) -> Layer | None:
     if kind is nn.ReLU:
         return _relu()
     if kind in _ELEMENTWISE_MODULES:
-        return Layer(lambda h, _: module(h), None, window=ELEMENT)
+        return _elementwise(module)
     if (pooling := call_of(module)) is not None:
         return _pooling(pooling[0], (), pooling[1])
     build = _WITH_PARAMETERS.get(kind)
@@ -113,7 +39,7 @@ def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         kwargs: More constants.
     """
     if function == "contiguous":
-        return Layer(lambda h, _: h, None, window=ELEMENT)
+        return Layer(lambda h, _: (h, lambda gradient, _: gradient), None, window=ELEMENT)
     if function in _RELUS:
         return _relu()
     if function in _FLATTENINGS:
@@ -125,41 +51,38 @@ def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if function not in _ELEMENTWISE:
         return None
     call: Any = getattr(Tensor, function) if isinstance(function, str) else function
-    return Layer(lambda h, _: call(h, *args, **kwargs), None, window=ELEMENT)
+    return _elementwise(lambda h: call(h, *args, **kwargs))
 
 
-def _by_hand(
-    trace: Callable[[Tensor, Tensors], tuple[Tensor, Back]],
-    layout: Layout | None,
-    *,
-    learns: bool = False,
-    window: Window | None = None,
-) -> Layer:
-    return Layer(lambda h, tensors: trace(h, tensors)[0], layout, learns=learns, trace=trace, window=window)
+def _elementwise(function: Callable[[Tensor], Tensor]) -> Layer:
+    # A copy, for it may write over its values.
+    return Layer(by_torch(lambda h, _: function(h.clone())), None, window=ELEMENT)
 
 
-def _linear(prefix: str, _: nn.Linear) -> Layer:
+def _linear(prefix: str, module: nn.Linear) -> Layer:
     """``h W^T + b`` for K clients: from ``(K, B, F)`` to ``(K, B, G)``, with ``(K, G, F)`` and ``(K, G)``.
 
     By hand the gradient of ``W`` comes as ``W`` lies. Torch's own is transposed, and copied at every step,
-    which takes as long as the rest: so it goes where a convolution follows, which is rare.
+    which takes as long as the rest.
     """
+    names = names_of(prefix, module)
 
     def trace(h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
-        weight, bias = tensors[f"{prefix}weight"], tensors.get(f"{prefix}bias")
+        weight, *biases = (tensors[name] for name in names)
 
         def back(gradient: Tensor, wanted: bool) -> Tensor | None:
             if weight.requires_grad:
-                _add_gradient(weight, torch.bmm(gradient.transpose(1, 2), h.to(gradient.dtype)))
-            if bias is not None and bias.requires_grad:
-                _add_gradient(bias, gradient.sum(1))
+                add_gradient(weight, torch.bmm(gradient.transpose(1, 2), h.to(gradient.dtype)))
+            for bias in biases:
+                if bias.requires_grad:
+                    add_gradient(bias, gradient.sum(1))
             return torch.bmm(gradient, weight.detach().to(gradient.dtype)) if wanted else None
 
-        if bias is None:
+        if not biases:
             return torch.bmm(h, weight.transpose(1, 2)), back
-        return torch.baddbmm(bias.unsqueeze(1), h, weight.transpose(1, 2)), back
+        return torch.baddbmm(biases[0].unsqueeze(1), h, weight.transpose(1, 2)), back
 
-    return _by_hand(trace, Layout.CLIENTS, learns=True)
+    return Layer(trace, Layout.CLIENTS, names)
 
 
 def _relu() -> Layer:
@@ -172,7 +95,7 @@ def _relu() -> Layer:
 
         return result, back
 
-    return _by_hand(trace, None, window=ELEMENT)
+    return Layer(trace, None, window=ELEMENT)
 
 
 def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
@@ -180,28 +103,7 @@ def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
         shape = h.shape
         return reshape(h), lambda gradient, _: gradient.reshape(shape)
 
-    return _by_hand(trace, Layout.CLIENTS)
-
-
-def _add_gradient(parameter: Tensor, gradient: Tensor) -> None:
-    """As torch does: a layer may be used twice, and compute in another type."""
-    gradient = gradient.to(parameter.dtype)
-    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-
-
-def _conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
-    """One grouped convolution: the clients are the groups, or the groups of groups."""
-    if module.padding_mode != "zeros":
-        return None
-
-    def apply(h: Tensor, tensors: Tensors) -> Tensor:
-        weight = tensors[f"{prefix}weight"]
-        bias = tensors[f"{prefix}bias"].flatten() if f"{prefix}bias" in tensors else None
-        groups = len(weight) * module.groups
-        return F.conv2d(h, weight.flatten(0, 1), bias, module.stride, module.padding, module.dilation, groups)
-
-    window = window_of(module.kernel_size, module.stride, module.padding, module.dilation)
-    return Layer(apply, Layout.CHANNELS, window=window)
+    return Layer(trace, Layout.CLIENTS)
 
 
 def _pooling(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layer:
@@ -209,7 +111,7 @@ def _pooling(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     window = window_of_pooling(function, args, kwargs)
     if window == Window((2, 2), (2, 2)) and function is not F.avg_pool2d:
         return Layer(lambda h, _: max_pool_2x2(h), Layout.CHANNELS, window=window)
-    return Layer(lambda h, _: call(h, *args, **kwargs), Layout.CHANNELS, window=window)
+    return Layer(by_torch(lambda h, _: call(h, *args, **kwargs)), Layout.CHANNELS, window=window)
 
 
 def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
@@ -226,7 +128,7 @@ def _batch_norm2d(prefix: str, module: nn.BatchNorm2d) -> Layer | None:
         )
         return F.batch_norm(h, mean, variance, weight, bias, True, momentum, module.eps)
 
-    return Layer(apply, Layout.CHANNELS, mixes_examples=True)
+    return Layer(by_torch(apply), Layout.CHANNELS, names_of(prefix, module), mixes_examples=True)
 
 
 def _flatten(start_dim: int = 0, end_dim: int = -1) -> Layer | None:
@@ -247,7 +149,7 @@ def _reshape(shape: tuple[Any, ...]) -> Layer | None:
 
 _WITH_PARAMETERS: dict[type, Callable[[str, Any], Layer | None]] = {
     nn.Linear: _linear,
-    nn.Conv2d: _conv2d,
+    nn.Conv2d: conv2d,
     nn.BatchNorm2d: _batch_norm2d,
     nn.Flatten: lambda _, module: _flatten(module.start_dim, module.end_dim),
 }

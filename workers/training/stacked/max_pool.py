@@ -5,8 +5,9 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
+
+from workers.training.stacked.layer import Back
 
 try:
     from workers.training.stacked import _max_pool
@@ -20,8 +21,8 @@ _MOST = 2**15
 """Rows, columns or channels that the C half takes: a product of them fits into 64 bits."""
 
 
-def max_pool_2x2(images: Tensor) -> Tensor:
-    """Give ``F.max_pool2d(images, 2)`` and its gradient, to the same bits but for those of a NaN."""
+def max_pool_2x2(images: Tensor) -> tuple[Tensor, Back]:
+    """``F.max_pool2d(images, 2)`` and its way back, to the same bits but for those of a NaN."""
     if (
         BUILT
         and images.device.type == "cpu"
@@ -31,30 +32,33 @@ def max_pool_2x2(images: Tensor) -> Tensor:
         and min(images.shape[2:]) > 1
         and max(images.shape[1:]) <= _MOST
     ):
-        pooled: Tensor = _MaxPool.apply(images)  # type: ignore[no-untyped-call]
-        return pooled
-    return F.max_pool2d(images, 2)
+        return _in_c(images)
+    pooled, indices = F.max_pool2d_with_indices(images, (2, 2))
+
+    def back(gradient: Tensor, _: bool) -> Tensor:
+        before: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
+            gradient, images, (2, 2), (2, 2), (0, 0), (1, 1), False, indices
+        )
+        return before
+
+    return pooled, back
 
 
-class _MaxPool(torch.autograd.Function):
-    """Remembers which of four values each result is, in a byte."""
+def _in_c(images: Tensor) -> tuple[Tensor, Back]:
+    """It remembers which of four values each result is, in a byte."""
+    shape, sizes = images.shape, _sizes(images)
+    batch, channels, height, width = shape
+    pooled = _channels_last(images, (batch, channels, height // 2, width // 2))
+    winners = torch.empty(pooled.numel(), dtype=torch.uint8).numpy()
+    _max_pool.forward(_array(images), _array(pooled), winners, *sizes)
 
-    @staticmethod
-    def forward(ctx: Any, images: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
-        ctx.shape = images.shape
-        batch, channels, height, width = images.shape
-        pooled = _channels_last(images, (batch, channels, height // 2, width // 2))
-        ctx.winners = torch.empty(pooled.numel(), dtype=torch.uint8).numpy()
-        _max_pool.forward(_array(images), _array(pooled), ctx.winners, *_sizes(images))
-        return pooled
+    def back(gradient: Tensor, _: bool) -> Tensor:
+        gradient = gradient.contiguous(memory_format=torch.channels_last)
+        before = _channels_last(gradient, shape)
+        _max_pool.backward(_array(before), _array(gradient), winners, *sizes)
+        return before
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ANN401 - torch's own
-        pooled = gradients[0].contiguous(memory_format=torch.channels_last)
-        images = _channels_last(pooled, ctx.shape)
-        _max_pool.backward(_array(images), _array(pooled), ctx.winners, *_sizes(images))
-        return images
+    return pooled, back
 
 
 def _channels_last(like: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -49,7 +49,7 @@ def train_stack(
     arrays = {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
     return [
         TrainResult(
-            {name: np.array(array[k]) for name, array in arrays.items()},
+            {name: np.array(array[k], order="C") for name, array in arrays.items()},
             len(job.labels),
             {"train_loss": losses[k] / len(job.labels) / epochs},
         )

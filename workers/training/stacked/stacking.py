@@ -14,18 +14,9 @@ from fedat_service.params import Params
 from workers.models.state import require_fitting
 from workers.training.contexts import one_thread, seeded
 from workers.training.devices import CPU
-from workers.training.stacked.layers import (
-    Back,
-    Layer,
-    Layout,
-    Tensors,
-    call_layer,
-    module_layer,
-    take_back,
-    to_channels,
-    to_clients,
-    traced,
-)
+from workers.training.stacked.layer import Back, Layer, Tensors
+from workers.training.stacked.layers import call_layer, module_layer
+from workers.training.stacked.layouts import laid_out
 from workers.training.stacked.windows import looked_at
 
 _CHECKED_CLIENTS, _CHECKED_EXAMPLES = 2, 3
@@ -50,8 +41,7 @@ class StackedModel:
 
     def __init__(self, module: nn.Module, layers: Sequence[Layer]) -> None:
         self._module = module
-        first = _first_by_hand(layers)
-        self._recorded, self._by_hand = tuple(layers[:first]), tuple(layers[first:])
+        self._steps = laid_out(layers)
         self._windows = [layer.window for layer in layers]
         self.mixes_examples = any(layer.mixes_examples for layer in layers)
         """Whether the examples of a batch depend on each other, so that none may be added to fill it up."""
@@ -62,13 +52,12 @@ class StackedModel:
         Returns:
             The scores, and what sets the gradients of `tensors` by that of the scores, once.
         """
-        recorded = self._record(tensors, inputs)
-        h, learns = recorded.detach(), recorded.requires_grad
+        h, learns = self._seen(inputs), False
         backs: list[tuple[Back, bool]] = []
         with torch.no_grad():
-            for layer in self._by_hand:
-                h, back = traced(layer, h, tensors)
-                if learns or layer.learns:
+            for step in self._steps:
+                h, back = step.trace(h, tensors)
+                if learns or step.learns(tensors):
                     backs.append((back, learns))
                     learns = True
 
@@ -76,22 +65,10 @@ class StackedModel:
             while backs:  # each goes with its activations: none may be alive beside the next batch's
                 back, wanted = backs.pop()
                 before = back(gradient, wanted)
-                if before is None:
-                    return
-                gradient = before
-            take_back(recorded, gradient)
+                if before is not None:
+                    gradient = before
 
         return h, take
-
-    def _record(self, tensors: Tensors, inputs: Tensor) -> Tensor:
-        """Run the layers whose way back is torch's own."""
-        h, layout = self._seen(inputs), Layout.CLIENTS
-        for layer in self._recorded:
-            if layer.layout is not None and layer.layout is not layout:
-                h = to_channels(h) if layer.layout is Layout.CHANNELS else to_clients(h, len(inputs))
-                layout = layer.layout
-            h = layer.apply(h, tensors)
-        return h if layout is Layout.CLIENTS else to_clients(h, len(inputs))
 
     def _seen(self, inputs: Tensor) -> Tensor:
         """What the layers look at: the rest of an image would be calculated and dropped."""
@@ -112,7 +89,7 @@ class StackedModel:
         stacked = {}
         for name, tensor in state.items():
             # Into torch's own memory, in one order: the starts' arrays may lie in memory in any.
-            filled = torch.empty((len(starts), *tensor.shape), dtype=tensor.dtype)
+            filled = _empty(len(starts), tensor)
             np.stack([start[name] for start in starts], out=filled.numpy(), casting="unsafe")
             stacked[name] = filled.to(device)
         return _learning(self._module, stacked)
@@ -143,13 +120,13 @@ def stack(module: nn.Module, example: Tensor) -> StackedModel | NotStackable:
     return model
 
 
-def _first_by_hand(layers: Sequence[Layer]) -> int:
-    """Where the clients' layout begins for good; elementwise layers before it work as the channels lie."""
-    channels = [place for place, layer in enumerate(layers) if layer.layout is Layout.CHANNELS]
-    if not channels:
-        return 0
-    behind = range(channels[-1] + 1, len(layers))
-    return next((place for place in behind if layers[place].layout is Layout.CLIENTS), len(layers))
+def _empty(num_clients: int, tensor: Tensor) -> Tensor:
+    """Room for a tensor of K clients; weights of images lie as images do, or each step would copy them."""
+    if tensor.dim() != 4:
+        return torch.empty((num_clients, *tensor.shape), dtype=tensor.dtype)
+    out_channels, in_channels, height, width = tensor.shape
+    lying = torch.empty((num_clients, out_channels, height, width, in_channels), dtype=tensor.dtype)
+    return lying.permute(0, 1, 4, 2, 3)
 
 
 class _UnknownError(Exception):

@@ -61,7 +61,8 @@ def assert_same_results(together, one_by_one):
         assert list(mine.params) == list(expected.params)
         for name, array in expected.params.items():
             assert mine.params[name].dtype == array.dtype
-            np.testing.assert_allclose(mine.params[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+            # Adam makes of the rounding of a small gradient a part of a step, which is 0.01.
+            np.testing.assert_allclose(mine.params[name], array, rtol=1e-4, atol=5e-5, err_msg=name)
         assert mine.num_examples == expected.num_examples
         assert mine.metrics == pytest.approx(expected.metrics, rel=1e-5)
 
