@@ -4,6 +4,7 @@ A pipe carries a model in pieces of 64 KB, for which both its ends must be awake
 as some steps of training. A file in memory takes it in one piece.
 """
 
+import mmap
 import os
 import pickle  # noqa: TID251 - as the pool itself does, between processes that it started; never from a network
 import shutil
@@ -14,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import WeakSet
 
 try:
     import fcntl
@@ -27,7 +29,11 @@ _PREFIX, _LOCK = "fedat-parcels-", "lock"
 _OLD_S = 60.0
 """Nobody takes longer from making a folder to holding its lock."""
 
+_MOST_MAPPED = 64
+"""Files in memory that are used in place: each has a descriptor as long as one of its arrays is alive."""
+
 _names = count()
+_mapped: WeakSet[mmap.mmap] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +121,33 @@ def unpack(parcel: Parcel) -> Any:  # noqa: ANN401 - whatever was packed
     """
     if parcel.path is None:
         return pickle.loads(parcel.value)  # noqa: S301 - from a process of our own
-    content = bytearray(sum(size + _gap(size) for size in parcel.sizes))
-    with parcel.path.open("rb") as file:
-        read = file.readinto(content)
-    parcel.path.unlink()
-    if read != len(content):
-        raise OSError(f"{parcel.path} has {read} bytes in place of {len(content)}")
+    content = memoryview(_taken(parcel.path, sum(size + _gap(size) for size in parcel.sizes)))
     arrays, start = [], 0
     for size in parcel.sizes:
-        arrays.append(memoryview(content)[start : start + size])
+        arrays.append(content[start : start + size])
         start += size + _gap(size)
     return pickle.loads(parcel.value, buffers=arrays)  # noqa: S301 - as above
+
+
+def _taken(path: Path, size: int) -> mmap.mmap | bytearray:
+    """What a file holds, which goes; where the system can map it in one go, its memory is used as it is.
+
+    Raises:
+        OSError: If it is gone, or has not `size` bytes.
+    """
+    with path.open("r+b") as file:
+        found = os.fstat(file.fileno()).st_size
+        if found != size:
+            raise OSError(f"{path} has {found} bytes in place of {size}")
+        if hasattr(mmap, "MAP_POPULATE") and len(_mapped) < _MOST_MAPPED:
+            content: mmap.mmap | bytearray = mmap.mmap(
+                file.fileno(), size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE
+            )
+            _mapped.add(content)
+        else:
+            content = bytearray(file.read())
+    path.unlink()
+    return content
 
 
 def _write(path: Path, contents: Sequence[memoryview]) -> None:

@@ -51,6 +51,25 @@ def test_large_arrays_go_into_a_file_each_once(tmp_path):
     assert other[0] == 2
 
 
+def test_however_many_are_kept_descriptors_do_not_run_out(tmp_path):
+    def descriptors():
+        return len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+
+    before = descriptors()
+    kept = [unpack(pack(np.full(LARGE, number), tmp_path)) for number in range(200)]
+    assert descriptors() < before + 100
+    assert [int(array[-1]) for array in kept] == list(range(200))
+    del kept
+    assert descriptors() == before
+
+
+def test_a_file_that_is_not_whole_is_refused(tmp_path):
+    parcel = pack(np.ones(LARGE), tmp_path)
+    parcel.path.write_bytes(b"torn")
+    with pytest.raises(OSError, match="has 4 bytes in place of 160000"):
+        unpack(parcel)
+
+
 def test_many_small_arrays_are_large_together(tmp_path):
     small = [np.full(1000, one) for one in range(20)]
     parcel = pack(small, tmp_path)
