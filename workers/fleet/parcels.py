@@ -139,10 +139,9 @@ def _taken(path: Path, size: int) -> mmap.mmap | bytearray:
         found = os.fstat(file.fileno()).st_size
         if found != size:
             raise OSError(f"{path} has {found} bytes in place of {size}")
+        content: mmap.mmap | bytearray
         if hasattr(mmap, "MAP_POPULATE") and len(_mapped) < _MOST_MAPPED:
-            content: mmap.mmap | bytearray = mmap.mmap(
-                file.fileno(), size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE
-            )
+            content = mmap.mmap(file.fileno(), size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
             _mapped.add(content)
         else:
             content = bytearray(file.read())
