@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,20 +43,29 @@ def to_pieces(value: Any) -> list[bytes | memoryview]:  # noqa: ANN401 - plain v
     return [_checksum((head, *arrays)), head, *arrays]
 
 
-def digest(value: Any) -> str:  # noqa: ANN401 - as in `to_pieces`
-    """Name a value: equal values have equal digests. An array that it holds many times is read once.
+class ArrayDigests:
+    """Digests of arrays that nobody writes to: each is read once, as long as it lives."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ref[NDArray[Any]], str]] = {}
+
+    def __call__(self, array: NDArray[Any]) -> str:
+        """Hex digest of an array's values."""
+        key = id(array)
+        if key not in self._known:
+            found = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+            # Gone with its array, so that no other array can be taken for it.
+            self._known[key] = ref(array, lambda _: self._known.pop(key, None)), found
+        return self._known[key][1]
+
+
+def digest(value: Any, of_array: ArrayDigests) -> str:  # noqa: ANN401 - as in `to_pieces`
+    """Name a value: equal values have equal digests.
 
     Raises:
         TypeError: As `to_pieces`.
     """
-    seen: dict[int, str] = {}
-
-    def named(array: NDArray[Any]) -> str:
-        if id(array) not in seen:
-            seen[id(array)] = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-        return seen[id(array)]
-
-    return hashlib.sha256(_head(value, named)).hexdigest()
+    return hashlib.sha256(_head(value, of_array)).hexdigest()
 
 
 def from_bytes(content: bytes, kind: Any) -> Any:  # noqa: ANN401 - a type, and one of its values

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from fedat_service.errors import ConfigError
-from loadtest.experiments.arrays import digest, from_bytes, to_pieces
+from loadtest.experiments.arrays import ArrayDigests, digest, from_bytes, to_pieces
 from loadtest.experiments.files import remove_drafts, write_atomically
 
 try:
@@ -103,13 +103,14 @@ class ResumingExecutor(Executor):
 
     Args:
         pool: Where work is done. It must be functions of a module, with a result that follows from the
-            arguments alone and is of the annotated type; nobody changes a result.
+            arguments alone and is of the annotated type; nobody changes arguments or a result.
         folder: Of the results.
     """
 
     def __init__(self, pool: Executor, folder: Path) -> None:
         self._pool = pool
         self._folder = folder
+        self._digests = ArrayDigests()
         self._writer = ThreadPoolExecutor(1)
         self._writes: deque[Future[None]] = deque()
 
@@ -121,7 +122,7 @@ class ResumingExecutor(Executor):
         """
         self._require_written()
         wanted: Future[T] = Future()
-        path = self._folder / digest([fn.__module__, fn.__qualname__, args, kwargs])
+        path = self._folder / digest([fn.__module__, fn.__qualname__, args, kwargs], self._digests)
         try:
             wanted.set_result(from_bytes(path.read_bytes(), get_type_hints(fn)["return"]))
         except (FileNotFoundError, ValueError):  # not there, or torn when the machine stopped

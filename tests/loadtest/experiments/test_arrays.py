@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedat_service.wire.messages import ClientEvaluation
 from fedat_service.wire.settings import Slot, Solver
-from loadtest.experiments.arrays import digest, from_bytes, to_pieces
+from loadtest.experiments.arrays import ArrayDigests, digest, from_bytes, to_pieces
 from workers.training.trainer import EvaluationResult, Kept, TrainResult
 
 ARRAYS = st.one_of(
@@ -65,7 +65,8 @@ def test_evaluations_come_back():
 @given(st.lists(results(), max_size=2))
 def test_equal_values_have_equal_digests_whether_or_not_they_share_arrays(trained):
     copied = from_bytes(to_bytes(trained), list[TrainResult])
-    assert digest([trained, trained]) == digest([trained, copied])
+    of_array = ArrayDigests()
+    assert digest([trained, trained], of_array) == digest([trained, copied], of_array)
 
 
 def test_whatever_differs_has_other_bytes_and_another_digest():
@@ -75,7 +76,17 @@ def test_whatever_differs_has_other_bytes_and_another_digest():
         *([{"w": start["w"].reshape(3, 2)}, Solver()], [{"w": start["w"].view(np.int32)}, Solver()]),
     ]
     assert len({to_bytes(value) for value in values}) == len(values)
-    assert len({digest(value) for value in values}) == len(values)
+    assert len({digest(value, ArrayDigests()) for value in values}) == len(values)
+
+
+def test_an_array_that_takes_the_place_of_another_in_memory_is_not_taken_for_it():
+    of_array, found = ArrayDigests(), []
+    for number in range(50):
+        array = np.full(10, number)
+        found += [of_array(array), of_array(array)]
+        del array
+    assert found[::2] == found[1::2]
+    assert len(set(found)) == 50
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.99])
