@@ -29,8 +29,8 @@ _PREFIX, _LOCK = "fedat-parcels-", "lock"
 _OLD_S = 60.0
 """Nobody takes longer from making a folder to holding its lock."""
 
-_MOST_MAPPED = 64
-"""Files in memory that are used in place: each has a descriptor as long as one of its arrays is alive."""
+_MOST_MAPPED, _MOST_OF_MEMORY = 64, 0.25
+"""Files in memory that are used in place: each keeps a descriptor and its room while an array of it lives."""
 
 _names = count()
 _mapped: WeakSet[mmap.mmap] = WeakSet()
@@ -130,23 +130,34 @@ def unpack(parcel: Parcel) -> Any:  # noqa: ANN401 - whatever was packed
 
 
 def _taken(path: Path, size: int) -> mmap.mmap | bytearray:
-    """What a file holds, which goes; where the system can map it in one go, its memory is used as it is.
+    """What a file holds, which goes.
 
     Raises:
         OSError: If it is gone, or has not `size` bytes.
     """
-    with path.open("r+b") as file:
-        found = os.fstat(file.fileno()).st_size
-        if found != size:
-            raise OSError(f"{path} has {found} bytes in place of {size}")
-        content: mmap.mmap | bytearray
-        if hasattr(mmap, "MAP_POPULATE") and len(_mapped) < _MOST_MAPPED:
-            content = mmap.mmap(file.fileno(), size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-            _mapped.add(content)
-        else:
-            content = bytearray(file.read())
-    path.unlink()
-    return content
+    try:
+        with path.open("r+b") as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != size:
+                raise OSError(f"{path} has {found} bytes in place of {size}")
+            if _may_map(path, size):
+                # Shared with nobody, for the file has no name any more; a private one would be a copy.
+                content = mmap.mmap(file.fileno(), size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+                _mapped.add(content)
+                return content
+            read = bytearray(size)
+            file.readinto(read)
+            return read
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _may_map(path: Path, size: int) -> bool:
+    """Whether a file is in memory that can be used as it is, and enough of it is left for others."""
+    if not hasattr(mmap, "MAP_POPULATE") or not path.is_relative_to(_MEMORY):
+        return False
+    used = sum(len(content) for content in tuple(_mapped))
+    return len(_mapped) < _MOST_MAPPED and used + size <= _MOST_OF_MEMORY * shutil.disk_usage(_MEMORY).total
 
 
 def _write(path: Path, contents: Sequence[memoryview]) -> None:

@@ -75,7 +75,7 @@ class LocalOptimizer:
         if solver.prox_mu:
             add_proximal_gradient(self._parameters, self._centre, solver.prox_mu)
         parameters = [self._parameters[i] for i in moved]
-        gradients = [_lying_as(p, p.grad) for p in parameters if p.grad is not None]
+        gradients = [_in_memory(_lying_as(p, p.grad)) for p in parameters if p.grad is not None]
         state = [[_in_memory(tensors[i]) for i in moved] for tensors in self._state.values()]
         parameters = [_in_memory(p) for p in parameters]
         if solver.name in ("adam", "adamw"):
@@ -90,7 +90,7 @@ class LocalOptimizer:
     def resume(self, state: State, steps: int) -> None:
         """Go on as the optimizer that had `state` after `steps` steps would."""
         self.steps = steps
-        self._state = {name: list(state[name]) for name in self._state}
+        self._state = {name: list(map(_lying_as, self._parameters, state[name])) for name in self._state}
 
     def _clear(self) -> None:
         for parameter in self._parameters:
@@ -108,11 +108,14 @@ def _in_memory(tensor: Tensor) -> Tensor:
     return tensor.permute(sorted(range(tensor.dim()), key=lambda d: -strides[d]))
 
 
-def _lying_as(parameter: Tensor, gradient: Tensor) -> Tensor:
-    """A gradient as its parameter lies: torch's fused kernels do not look, and would mix values up."""
-    if gradient.stride() != parameter.stride():
-        gradient = torch.empty_like(parameter).copy_(gradient)
-    return _in_memory(gradient)
+def _lying_as(parameter: Tensor, tensor: Tensor) -> Tensor:
+    """What belongs to a parameter, as that lies: torch's fused kernels do not look, and would mix values up.
+
+    A counter lies in no order.
+    """
+    if tensor.stride() == parameter.stride() or tensor.shape != parameter.shape:
+        return tensor
+    return torch.empty_like(parameter, dtype=tensor.dtype, requires_grad=False).copy_(tensor)
 
 
 @torch.no_grad()

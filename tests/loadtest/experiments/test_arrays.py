@@ -79,6 +79,14 @@ def test_whatever_differs_has_other_bytes_and_another_digest():
     assert len({digest(value, ArrayDigests()) for value in values}) == len(values)
 
 
+def test_an_array_is_read_once():
+    of_array, array = ArrayDigests(), np.zeros(10)
+    before = of_array(array)
+    array[0] = 1  # which nobody does
+    assert of_array(array) == before
+    assert of_array(array.copy()) != before
+
+
 def test_an_array_that_takes_the_place_of_another_in_memory_is_not_taken_for_it():
     of_array, found = ArrayDigests(), []
     for number in range(50):

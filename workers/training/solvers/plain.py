@@ -59,17 +59,10 @@ class Plain:
             return
         state = {
             key.removeprefix(_STATE): [
-                _laid_out(torch.tensor(kept[key][name]), parameter)
+                torch.tensor(kept[key][name], device=parameter.device)
                 for name, parameter in self._problem.parameters.items()
             ]
             for key in kept
             if key.startswith(_STATE)
         }
         self._optimizer.resume(state, int(kept[_STEPS]["taken"]))
-
-
-def _laid_out(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """Where its parameter is and in its memory format, as the fused kernels ask; a counter has no format."""
-    if tensor.shape != parameter.shape:
-        return tensor.to(parameter.device)
-    return torch.empty_like(parameter, dtype=tensor.dtype, requires_grad=False).copy_(tensor)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Functions built once for each of these machines; the one here is found when the module is loaded. */
+/* Built once more for AVX2, where glibc chooses when it loads the module. (The codec's builds have names.) */
 #if defined __x86_64__ && defined __GLIBC__ && defined __has_attribute
 #if __has_attribute(target_clones)
 #define FOR_EACH_MACHINE __attribute__((target_clones("avx2", "default")))
@@ -79,7 +79,8 @@ static inline float from_bfloat16(uint16_t bits)
 
 /* Whole images. `winners` says which of its window's four values each result is. */
 #define DEFINE_LOOPS(KIND, BITS)                                                                            \
-    FOR_EACH_MACHINE static void forward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                      \
+    FOR_EACH_MACHINE                                                                                       \
+    static void forward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                      \
     {                                                                                                       \
         const BITS *x = images;                                                                             \
         BITS *y = results;                                                                                  \
@@ -91,7 +92,8 @@ static inline float from_bfloat16(uint16_t bits)
                     best_of_four_##KIND(at, at + c, at + row, at + row + c, y, winners, c);                 \
                 }                                                                                           \
     }                                                                                                       \
-    FOR_EACH_MACHINE static void backward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                     \
+    FOR_EACH_MACHINE                                                                                       \
+    static void backward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                     \
     {                                                                                                       \
         const BITS *g = results;                                                                            \
         const size_t c = s.channels, row = s.width * c;                                                     \

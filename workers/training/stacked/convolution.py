@@ -1,7 +1,6 @@
 """One grouped convolution for K clients: the clients are the groups, or the groups of groups."""
 
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +9,8 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 from workers.training.stacked.layer import Back, Layer, Layout, Tensors, add_gradient, by_torch, names_of
 from workers.training.stacked.windows import window_of
 
-_FEW_PLACES = 2
-"""Times as many as output channels: so few that laying out what each saw costs less than it gains."""
+_PLACES_PER_CHANNEL = 2
+"""With no more results for each output channel, laying out what each saw costs less than it gains."""
 
 
 def conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
@@ -22,58 +21,56 @@ def conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
 
     def apply(h: Tensor, tensors: Tensors) -> Tensor:
         weight, *biases = (tensors[name] for name in names)
-        bias = biases[0].flatten() if biases else None
-        groups = len(weight) * module.groups
-        # On one channel the kernels for bfloat16 take longer than those for float32, the way back twice.
-        exact = weight.shape[2] == 1 and h.device.type == "cpu"
-        with torch.autocast("cpu", enabled=False) if exact else nullcontext():
-            return F.conv2d(
-                h, weight.flatten(0, 1), bias, module.stride, module.padding, module.dilation, groups
-            )
+        return _convolved(module, h, weight, biases[0] if biases else None)
 
-    def trace(h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
+    def trace(h: Tensor, tensors: Tensors, wanted: bool) -> tuple[Tensor, Back]:
         weight, *biases = (tensors[name] for name in names)
 
-        def back(gradient: Tensor, wanted: bool) -> Tensor | None:
+        def back(gradient: Tensor) -> Tensor | None:
             for bias in biases:
                 if bias.requires_grad:  # torch's own way takes as long as a convolution of one channel
                     add_gradient(bias, gradient.sum((0, 2, 3), dtype=bias.dtype).view_as(bias))
-            to_weight = _by_product(module, h, weight, gradient) if weight.requires_grad else None
-            left = weight.requires_grad and to_weight is None
-            before: Tensor | None
-            before, by_convolution = _by_convolution(module, h, weight.detach(), gradient, wanted, left)
             if weight.requires_grad:
-                add_gradient(weight, by_convolution if to_weight is None else to_weight)
-            return before
+                add_gradient(weight, _to_weight(module, h, weight, gradient))
+            return _ways_back(module, h, weight, gradient, (True, False, False))[0] if wanted else None
 
         return apply(h, tensors), back
 
     window = window_of(module.kernel_size, module.stride, module.padding, module.dilation)
-    is_known = not isinstance(module.padding, str)
-    return Layer(trace if is_known else by_torch(apply), Layout.CHANNELS, names, window=window)
+    by_hand = not isinstance(module.padding, str)
+    return Layer(trace if by_hand else by_torch(apply), Layout.CHANNELS, names, window=window)
 
 
-def _by_convolution(
-    module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor, to_values: bool, to_weight: bool
-) -> Any:  # noqa: ANN401 - two tensors, of which either may be None
-    """Gradients of the values and of the weights, as far as they are wanted."""
-    dtype = gradient.dtype
-    if not (to_values or to_weight):
-        return None, None
+def _convolved(module: nn.Conv2d, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    groups = len(weight) * module.groups
+    flat = None if bias is None else bias.flatten()
+    # On one channel the kernels for bfloat16 take longer than those for float32, the way back twice.
+    exact = weight.shape[2] == 1 and h.device.type == "cpu"
+    with torch.autocast("cpu", enabled=False) if exact else nullcontext():
+        values = h.to(weight.dtype) if exact else h
+        kernels = weight.flatten(0, 1)
+        return F.conv2d(values, kernels, flat, module.stride, module.padding, module.dilation, groups)
+
+
+def _ways_back(
+    module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor, mask: tuple[bool, bool, bool]
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the values and of the weights; those that the mask leaves out are not there."""
+    dtype, groups = gradient.dtype, len(weight) * module.groups
+    kernels = weight.detach().flatten(0, 1).to(dtype)
     values, weights, _ = torch.ops.aten.convolution_backward(
-        gradient.to(dtype), h.to(dtype), weight.flatten(0, 1).to(dtype), None,
-        module.stride, module.padding, module.dilation, False, (0, 0), len(weight) * module.groups,
-        (to_values, to_weight, False),
+        gradient, h.to(dtype), kernels, None,
+        module.stride, module.padding, module.dilation, False, (0, 0), groups, mask,
     )  # fmt: skip
-    return values.to(gradient.dtype) if to_values else None, weights.view_as(weight) if to_weight else None
+    return values.to(h.dtype) if mask[0] else values, weights
 
 
-def _by_product(module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor) -> Tensor | None:
-    """The weights' gradient as one product a client, where that is faster: for small images; else None."""
+def _to_weight(module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
+    """The weights' gradient: for small images one product a client, which is faster there."""
     places = len(h) * gradient.shape[2] * gradient.shape[3]
     plain = module.groups == 1 and module.dilation == (1, 1) and module.padding == (0, 0)
-    if not plain or places > _FEW_PLACES * weight.shape[1] or gradient.device.type != "cpu":
-        return None
+    if not plain or places > _PLACES_PER_CHANNEL * weight.shape[1] or gradient.device.type != "cpu":
+        return _ways_back(module, h, weight, gradient, (False, True, False))[1].view_as(weight)
     num_clients, out_channels, in_channels, height, width = weight.shape
     seen = h.to(gradient.dtype).permute(0, 2, 3, 1).reshape(len(h), *h.shape[2:], num_clients, in_channels)
     seen = seen.unfold(1, height, module.stride[0]).unfold(2, width, module.stride[1])

@@ -12,13 +12,13 @@ from workers.training.stacked.windows import Window
 Tensors = Mapping[str, Tensor]
 """A `state_dict` of K clients: every tensor has K in front of its own shape."""
 
-Back = Callable[[Tensor, bool], Tensor | None]
-"""Sets the gradients of a layer's parameters by that of its result; gives that of its values, if asked."""
+Back = Callable[[Tensor], Tensor | None]
+"""Sets the gradients of a layer's parameters by that of its result; gives its values', in their type."""
 
-Trace = Callable[[Tensor, Tensors], tuple[Tensor, Back]]
+Trace = Callable[[Tensor, Tensors, bool], tuple[Tensor, Back]]
 """From the values before and the tensors of the stack to the values after and the way back.
 
-It is called where torch records nothing.
+It is told whether the gradient of the values before is wanted, and called where torch records nothing.
 """
 
 
@@ -34,8 +34,8 @@ class Layer:
     """One step of a stacked forward.
 
     Args:
-        trace: What it does; values before and after lie in the same layout.
-        layout: The one it works in; None if either will do.
+        trace: What it does; values before and after lie in the same layout, unless it is there to change it.
+        layout: The one it works in; None if that does not matter.
         parameters: Names of the tensors that its way back may set gradients of.
         mixes_examples: Whether an example's result depends on the rest of its batch.
         window: What one of its results looks at, in rows and columns; None if that may be all.
@@ -58,12 +58,12 @@ def by_torch(apply: Callable[[Tensor, Tensors], Tensor]) -> Trace:
     That takes longer than the arithmetic of a small model: what is used much has its way back by hand.
     """
 
-    def trace(h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
+    def trace(h: Tensor, tensors: Tensors, wanted: bool) -> tuple[Tensor, Back]:
         with torch.enable_grad():
-            start = h.detach().requires_grad_()
+            start = h.detach().requires_grad_(wanted)
             result = apply(start, tensors)
 
-        def back(gradient: Tensor, _: bool) -> Tensor | None:
+        def back(gradient: Tensor) -> Tensor | None:
             # As that of a sum: given as it is, torch would import an algebra system to compare two shapes.
             (result * gradient).sum().backward()  # type: ignore[no-untyped-call]
             return start.grad

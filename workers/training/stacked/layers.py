@@ -39,7 +39,7 @@ def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         kwargs: More constants.
     """
     if function == "contiguous":
-        return Layer(lambda h, _: (h, lambda gradient, _: gradient), None, window=ELEMENT)
+        return Layer(lambda h, _, _wanted: (h, lambda gradient: gradient), None, window=ELEMENT)
     if function in _RELUS:
         return _relu()
     if function in _FLATTENINGS:
@@ -67,16 +67,16 @@ def _linear(prefix: str, module: nn.Linear) -> Layer:
     """
     names = names_of(prefix, module)
 
-    def trace(h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
+    def trace(h: Tensor, tensors: Tensors, wanted: bool) -> tuple[Tensor, Back]:
         weight, *biases = (tensors[name] for name in names)
 
-        def back(gradient: Tensor, wanted: bool) -> Tensor | None:
+        def back(gradient: Tensor) -> Tensor | None:
             if weight.requires_grad:
                 add_gradient(weight, torch.bmm(gradient.transpose(1, 2), h.to(gradient.dtype)))
             for bias in biases:
                 if bias.requires_grad:
                     add_gradient(bias, gradient.sum(1))
-            return torch.bmm(gradient, weight.detach().to(gradient.dtype)) if wanted else None
+            return torch.bmm(gradient, weight.detach().to(gradient.dtype)).to(h.dtype) if wanted else None
 
         if not biases:
             return torch.bmm(h, weight.transpose(1, 2)), back
@@ -86,10 +86,10 @@ def _linear(prefix: str, module: nn.Linear) -> Layer:
 
 
 def _relu() -> Layer:
-    def trace(h: Tensor, _: Tensors) -> tuple[Tensor, Back]:
+    def trace(h: Tensor, _: Tensors, _wanted: bool) -> tuple[Tensor, Back]:
         result = torch.relu(h)
 
-        def back(gradient: Tensor, _: bool) -> Tensor:
+        def back(gradient: Tensor) -> Tensor:
             passed: Tensor = torch.ops.aten.threshold_backward(gradient, result, 0)
             return passed
 
@@ -99,9 +99,9 @@ def _relu() -> Layer:
 
 
 def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
-    def trace(h: Tensor, _: Tensors) -> tuple[Tensor, Back]:
+    def trace(h: Tensor, _: Tensors, _wanted: bool) -> tuple[Tensor, Back]:
         shape = h.shape
-        return reshape(h), lambda gradient, _: gradient.reshape(shape)
+        return reshape(h), lambda gradient: gradient.reshape(shape)
 
     return Layer(trace, Layout.CLIENTS)
 
@@ -110,7 +110,7 @@ def _pooling(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     call: Any = function
     window = window_of_pooling(function, args, kwargs)
     if window == Window((2, 2), (2, 2)) and function is not F.avg_pool2d:
-        return Layer(lambda h, _: max_pool_2x2(h), Layout.CHANNELS, window=window)
+        return Layer(lambda h, _, _wanted: max_pool_2x2(h), Layout.CHANNELS, window=window)
     return Layer(by_torch(lambda h, _: call(h, *args, **kwargs)), Layout.CHANNELS, window=window)
 
 

@@ -32,14 +32,14 @@ def _to_clients(values: Tensor, num_clients: int) -> Tensor:
     return values.reshape(num_examples, num_clients, -1, height, width).transpose(0, 1)
 
 
-def _channels(h: Tensor, _: Tensors) -> tuple[Tensor, Back]:
+def _channels(h: Tensor, _: Tensors, _wanted: bool) -> tuple[Tensor, Back]:
     num_clients = len(h)
-    return _to_channels(h), lambda gradient, _: _to_clients(gradient, num_clients)
+    return _to_channels(h), lambda gradient: _to_clients(gradient, num_clients)
 
 
-def _clients(h: Tensor, tensors: Tensors) -> tuple[Tensor, Back]:
+def _clients(h: Tensor, tensors: Tensors, _: bool) -> tuple[Tensor, Back]:
     num_clients = len(next(iter(tensors.values())))
-    return _to_clients(h, num_clients), lambda gradient, _: _to_channels(gradient)
+    return _to_clients(h, num_clients), _to_channels
 
 
 _CHANGES = {Layout.CHANNELS: Layer(_channels, None), Layout.CLIENTS: Layer(_clients, None)}

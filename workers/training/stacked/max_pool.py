@@ -35,7 +35,7 @@ def max_pool_2x2(images: Tensor) -> tuple[Tensor, Back]:
         return _in_c(images)
     pooled, indices = F.max_pool2d_with_indices(images, (2, 2))
 
-    def back(gradient: Tensor, _: bool) -> Tensor:
+    def back(gradient: Tensor) -> Tensor:
         before: Tensor = torch.ops.aten.max_pool2d_with_indices_backward(
             gradient, images, (2, 2), (2, 2), (0, 0), (1, 1), False, indices
         )
@@ -52,7 +52,7 @@ def _in_c(images: Tensor) -> tuple[Tensor, Back]:
     winners = torch.empty(pooled.numel(), dtype=torch.uint8).numpy()
     _max_pool.forward(_array(images), _array(pooled), winners, *sizes)
 
-    def back(gradient: Tensor, _: bool) -> Tensor:
+    def back(gradient: Tensor) -> Tensor:
         gradient = gradient.contiguous(memory_format=torch.channels_last)
         before = _channels_last(gradient, shape)
         _max_pool.backward(_array(before), _array(gradient), winners, *sizes)

@@ -53,18 +53,17 @@ class StackedModel:
             The scores, and what sets the gradients of `tensors` by that of the scores, once.
         """
         h, learns = self._seen(inputs), False
-        backs: list[tuple[Back, bool]] = []
+        backs: list[Back] = []
         with torch.no_grad():
             for step in self._steps:
-                h, back = step.trace(h, tensors)
-                if learns or step.learns(tensors):
-                    backs.append((back, learns))
-                    learns = True
+                h, back = step.trace(h, tensors, learns)
+                learns = learns or step.learns(tensors)
+                if learns:
+                    backs.append(back)
 
         def take(gradient: Tensor) -> None:
             while backs:  # each goes with its activations: none may be alive beside the next batch's
-                back, wanted = backs.pop()
-                before = back(gradient, wanted)
+                before = backs.pop()(gradient)
                 if before is not None:
                     gradient = before
 
@@ -197,7 +196,7 @@ def _compare(model: StackedModel, module: nn.Module, example: Tensor) -> None:
     inputs = torch.randn(shape, dtype=example.dtype)
     states = [_random_state(module) for _ in inputs]
     tensors = _stack_states(module, states)
-    scores, back = model(tensors, inputs.clone())  # its first layer may write over them
+    scores, back = model(tensors, inputs)
     if scores.dim() != 3 or len(scores[0]) != _CHECKED_EXAMPLES:
         raise _UnknownError(f"its output for {_CHECKED_EXAMPLES} examples is {list(scores.shape[1:])}")
     direction = torch.randn_like(scores)
@@ -218,7 +217,9 @@ def _random_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _stack_states(module: nn.Module, states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    stacked = {name: torch.stack([state[name] for state in states]).contiguous() for name in states[0]}
+    stacked = {}
+    for name, tensor in states[0].items():
+        stacked[name] = torch.stack([state[name] for state in states], out=_empty(len(states), tensor))
     return _learning(module, stacked)
 
 

@@ -31,7 +31,7 @@ def direction_of(pooled):
 
 def pooled_with_gradient(images, pool=max_pool.max_pool_2x2):
     pooled, back = pool(images)
-    return pooled, back(direction_of(pooled), True)
+    return pooled, back(direction_of(pooled))
 
 
 def torchs(images):

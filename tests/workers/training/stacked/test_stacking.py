@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from workers.models.networks import build
 from workers.models.state import params_of
 from workers.training.contexts import rounding
 from workers.training.devices import CPU
-from workers.training.stacked import max_pool
+from workers.training.stacked import convolution, max_pool
 from workers.training.stacked.layer import by_torch
 from workers.training.stacked.stacking import NotStackable, StackedModel, stack
 
@@ -72,6 +73,25 @@ STACKABLE = {
     "functional pooling": Written(
         lambda m, x: m.fc(max_pool2d(m.c(x).relu(), 2, ceil_mode=True).flatten(1)),
         c=nn.Conv2d(2, 2, 4), fc=classifier(2 * 9),
+    ),
+    "one channel": Written(
+        lambda m, x: m.fc(m.b(max_pool2d(relu(m.a(x.reshape(-1, 1, 8, 16))), 2)).flatten(1)),
+        a=nn.Conv2d(1, 4, 3), b=nn.Conv2d(4, 4, 3), fc=classifier(4 * 5),
+    ),
+    "one channel before a convolution": Written(
+        lambda m, x: m.fc(m.b(m.a(x.reshape(-1, 1, 8, 16))).flatten(1)),
+        a=nn.Conv2d(1, 4, 3), b=nn.Conv2d(4, 4, 3, stride=2), fc=classifier(4 * 12),
+    ),
+    "depthwise": nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3, groups=4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 8, 1, padding="same", groups=4), nn.Flatten(), classifier(8 * 4),
+    ),
+    "pooling behind an activation": nn.Sequential(
+        nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), classifier(2 * 16)
+    ),
+    "few results for each channel": nn.Sequential(
+        nn.Conv2d(2, 48, (2, 3), stride=(1, 2), bias=False), nn.ReLU(), nn.Conv2d(48, 24, 3), nn.Flatten(),
+        classifier(24 * 5),
     ),
     "frozen": nn.Sequential(nn.Conv2d(2, 2, 1).requires_grad_(False), nn.Flatten(), classifier()),
 }  # fmt: skip
@@ -152,7 +172,8 @@ def recorded_by_torch(model):
     """The same layers, each with the way back that torch records."""
     for place, step in enumerate(model._steps):
         if not step.trace.__qualname__.startswith("by_torch"):
-            model._steps[place] = replace(step, trace=by_torch(lambda h, t, step=step: step.trace(h, t)[0]))
+            apply = partial(lambda step, h, tensors: step.trace(h, tensors, True)[0], step)
+            model._steps[place] = replace(step, trace=by_torch(apply))
     return model
 
 
@@ -166,7 +187,7 @@ def test_gradients_by_hand_are_those_that_torch_records(name, bfloat16, monkeypa
     for model in (stacked(STACKABLE[name]), recorded_by_torch(stacked(STACKABLE[name]))):
         tensors = model.load([params_of(STACKABLE[name])] * 3)
         with rounding(CPU, bfloat16):
-            scores, back = model(tensors, inputs.clone())
+            scores, back = model(tensors, inputs)
         back(direction.to(scores.dtype))
         found.append({"scores": scores, **{n: t.grad for n, t in tensors.items() if t.requires_grad}})
     mine, torchs = found
@@ -175,6 +196,15 @@ def test_gradients_by_hand_are_those_that_torch_records(name, bfloat16, monkeypa
     tolerance = 2e-2 if bfloat16 else 1e-5
     for n, tensor in mine.items():
         torch.testing.assert_close(tensor, torchs[n], rtol=tolerance, atol=tolerance)
+
+
+def test_a_convolution_with_few_results_for_each_channel_has_its_weights_gradient_as_a_product(monkeypatch):
+    model = STACKABLE["few results for each channel"]
+    together, calls, real = stacked(model), [], convolution._ways_back
+    monkeypatch.setattr(convolution, "_ways_back", lambda *given: calls.append(given[-1]) or real(*given))
+    scores, back = together(together.load([params_of(model)] * 3), torch.randn(3, *IMAGES.shape))
+    back(torch.ones_like(scores))
+    assert calls == [(True, False, False)]
 
 
 def test_what_nothing_looks_at_is_not_calculated():
