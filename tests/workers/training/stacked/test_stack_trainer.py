@@ -151,8 +151,10 @@ def test_training_leaves_starts_torchs_generator_and_threads_alone(mlp):
     assert torch.get_num_threads() == threads
 
 
-def test_results_are_arrays_of_their_own(mlp):
-    one, other = train_stack(stacked(mlp), jobs_for(mlp, SOLVER, (20, 20)))
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_results_are_arrays_of_their_own(network):
+    model = build(network, SHAPE, 10, seed=0)
+    one, other = train_stack(stacked(model), jobs_for(model, SOLVER, (20, 20)))
     for name, array in one.params.items():
         assert array.flags.c_contiguous
         assert array.base is None

@@ -90,8 +90,9 @@ STACKABLE = {
         nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), classifier(2 * 16)
     ),
     "few results for each channel": nn.Sequential(
-        nn.Conv2d(2, 48, (2, 3), stride=(1, 2), bias=False), nn.ReLU(), nn.Conv2d(48, 24, 3), nn.Flatten(),
-        classifier(24 * 5),
+        nn.Conv2d(2, 48, (2, 3), stride=(1, 2), bias=False), nn.ReLU(), nn.Conv2d(48, 24, 3),
+        nn.Conv2d(24, 24, (2, 1), groups=2), nn.Conv2d(24, 24, (2, 1), dilation=(2, 1)), nn.Flatten(),
+        classifier(24 * 2),
     ),
     "frozen": nn.Sequential(nn.Conv2d(2, 2, 1).requires_grad_(False), nn.Flatten(), classifier()),
 }  # fmt: skip
@@ -134,7 +135,7 @@ NOT_STACKABLE = {
     "hook": (hooked(), "scores would have other values"),
     "circular padding": (nn.Sequential(nn.Conv2d(2, 2, 3, padding_mode="circular")), "0 is not known"),
     "cumulative statistics": (nn.Sequential(nn.BatchNorm2d(2, momentum=None)), "0 is not known"),
-    "images out": (nn.Sequential(nn.Conv2d(2, 2, 1)), "output for 3 examples"),
+    "images out": (nn.Sequential(nn.Conv2d(2, 4, 1)), "output for 3 examples is [3, 4, 8, 8]"),
     "mixed up batch": (Written(lambda m, x: m.fc(x.view(-1, 64)), fc=nn.Linear(64, 3)), "cannot be traced"),
     "flattened batch": (Written(lambda m, x: m.fc(x.flatten(0)), fc=classifier()), "flatten is not known"),
     "two outputs": (with_fc(lambda m, x: (m.fc(x.flatten(1)), 1)), "output does not follow"),
@@ -204,7 +205,23 @@ def test_a_convolution_with_few_results_for_each_channel_has_its_weights_gradien
     monkeypatch.setattr(convolution, "_ways_back", lambda *given: calls.append(given[-1]) or real(*given))
     scores, back = together(together.load([params_of(model)] * 3), torch.randn(3, *IMAGES.shape))
     back(torch.ones_like(scores))
-    assert calls == [(True, False, False)]
+    to_values, to_weight = (True, False, False), (False, True, False)
+    assert calls == [to_weight, to_values, to_weight, to_values, to_values]
+
+
+def test_weights_of_images_lie_as_images_do():
+    model = STACKABLE["few results for each channel"]
+    tensors = stacked(model).load([params_of(model)] * 3)
+    assert tensors["0.weight"].flatten(0, 1).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(("channels", "dtype"), [(1, torch.float32), (2, torch.bfloat16)])
+def test_on_a_cpu_a_convolution_of_one_channel_stays_in_float32(channels, dtype):
+    module = nn.Conv2d(channels, 4, 3)
+    tensors = {name: tensor.unsqueeze(0) for name, tensor in module.state_dict().items()}
+    with rounding(CPU, bfloat16=True):
+        result, _ = convolution.conv2d("", module).trace(torch.zeros(2, channels, 5, 5), tensors, True)
+    assert result.dtype is dtype
 
 
 def test_what_nothing_looks_at_is_not_calculated():
