@@ -13,6 +13,7 @@ from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
+from weakref import ref
 
 from fedat_service.errors import ConfigError, FleetFailed
 from workers.fleet.parcels import Parcel, discard, pack, parcel_folder, unpack
@@ -78,7 +79,8 @@ class _ProcessPool(ProcessPoolExecutor):
             sent = super().submit(_work, parcel, self._folder)
         wanted: Future[T] = Future()
         sent.add_done_callback(partial(_hand_over, wanted, parcel))
-        wanted.add_done_callback(lambda _: sent.cancel())
+        # Weakly: a cycle would keep a result, and its file, until somebody looks for garbage.
+        wanted.add_done_callback(partial(_call_off, ref(sent)))
         return wanted
 
 
@@ -113,6 +115,12 @@ def _hand_over(wanted: Future[Any], parcel: Parcel, sent: Future[Parcel]) -> Non
         wanted.set_exception(failure)
     else:
         wanted.set_result(result)
+
+
+def _call_off(sent: ref[Future[Parcel]], _: Future[Any]) -> None:
+    """Cancel work that nobody waits for any more; what is done is not changed by it."""
+    if (future := sent()) is not None:
+        future.cancel()
 
 
 @contextmanager

@@ -47,8 +47,9 @@ def test_whoever_opens_a_pool_can_be_interrupted_afterwards():
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
-def parcels_in(pool):
-    return [path for path in pool._folder.iterdir() if path.name != "lock"]
+def in_use_in(pool):
+    """Files that nobody would use again."""
+    return [path for path in pool._folder.iterdir() if path.name != "lock" and path.suffix != ".free"]
 
 
 def kinds_of(values):
@@ -75,7 +76,7 @@ def test_who_is_cancelled_is_not_worked_for_and_leaves_nothing():
         start_s = time.monotonic()
         assert pool.submit(doubled, np.ones(1)).result().tolist() == [2]
         assert time.monotonic() - start_s < 6
-        assert parcels_in(pool) == []
+        assert in_use_in(pool) == []
 
 
 def test_what_has_not_begun_when_a_pool_closes_is_cancelled():
@@ -107,7 +108,8 @@ def test_large_arrays_go_there_and_back_and_nothing_stays():
     with open_pool("processes", 2) as pool:
         futures = [pool.submit(doubled, np.full(100_000, one)) for one in range(5)]
         assert [set(future.result().tolist()) for future in futures] == [{0}, {2}, {4}, {6}, {8}]
-        assert parcels_in(pool) == []
+        del futures
+        assert in_use_in(pool) == []
     assert not pool._folder.exists()
 
 
