@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workers.fleet.rooms import MEMORY, give_back, places, rooms_in
+from workers.fleet.rooms import MEMORY, forget_rooms, give_back, places, rooms_in
 
 try:
     import fcntl
@@ -65,7 +65,7 @@ def parcel_folder(memory: Path = MEMORY) -> Iterator[Path]:
             try:
                 yield folder
             finally:
-                rooms_in.cache_clear()
+                forget_rooms(folder)
 
 
 def _is_left(folder: Path, now_s: float) -> bool:
@@ -89,7 +89,7 @@ def _is_left(folder: Path, now_s: float) -> bool:
 def discard(parcel: Parcel) -> None:
     """Do without what is in a parcel that nobody has unpacked."""
     if parcel.path is not None and parcel.comes_back:
-        give_back(parcel.path)
+        give_back(parcel.path, os.getpid())
     elif parcel.path is not None:
         parcel.path.unlink(missing_ok=True)
 

@@ -75,8 +75,12 @@ class _ProcessPool(ProcessPoolExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """See `concurrent.futures.Executor`. Here processes start, when there are too few."""
         parcel = pack((fn, args, kwargs), self._folder)
-        with _interrupts_blocked():
-            sent = super().submit(_work, parcel, self._folder)
+        try:
+            with _interrupts_blocked():
+                sent = super().submit(_work, parcel, self._folder)
+        except BaseException:
+            discard(parcel)
+            raise
         wanted: Future[T] = Future()
         sent.add_done_callback(partial(_hand_over, wanted, parcel))
         # Weakly: a cycle would keep a result, and its file, until somebody looks for garbage.

@@ -133,7 +133,6 @@ def test_arrays_that_do_not_lie_in_one_piece_go_beside_it(tmp_path):
 
 
 def full(path, contents):
-    path.write_bytes(b"as much as there was room for")
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -148,9 +147,25 @@ def test_a_folder_that_is_gone_is_no_room(tmp_path):
     assert unpack(pack(np.ones(LARGE), tmp_path / "gone")).tolist() == [1] * LARGE
 
 
-def test_a_file_that_was_cut_is_refused(tmp_path):
-    parcel = pack(np.ones(LARGE), tmp_path)
+def test_a_file_that_was_cut_is_refused(folder):
+    parcel = pack(np.ones(LARGE), folder)
     os.truncate(parcel.path, 1000)
     with pytest.raises(OSError, match="1000 bytes"):
         unpack(parcel)
-    assert not parcel.path.exists()
+
+
+def test_the_next_parcel_takes_the_file_of_one_that_is_done_with(in_memory):
+    first = pack(np.zeros(LARGE), in_memory)
+    kept = unpack(first)
+    assert pack(np.ones(LARGE), in_memory).path != first.path
+    assert not kept.any()
+    del kept
+    third = pack(np.full(LARGE, 3), in_memory)
+    assert (third.path == first.path) == first.comes_back
+    assert unpack(third).tolist() == [3] * LARGE
+
+
+def test_what_is_discarded_can_be_used_again(in_memory):
+    first = pack(np.zeros(LARGE), in_memory)
+    discard(first)
+    assert (pack(np.ones(LARGE), in_memory).path == first.path) == first.comes_back

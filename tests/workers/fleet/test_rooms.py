@@ -1,3 +1,4 @@
+import mmap
 import os
 import shutil
 from pathlib import Path
@@ -5,16 +6,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.fleet import rooms
 from workers.fleet.parcels import parcel_folder
-from workers.fleet.rooms import MEMORY, Rooms, places
+from workers.fleet.rooms import MEMORY, Rooms, give_back, places
 
 SIZE = 100_000
 DESCRIPTORS = Path("/proc/self/fd")
-mapping = pytest.mark.skipif(not MEMORY.exists(), reason="the system has no files in memory")
+CAN_MAP = os.access(MEMORY, os.W_OK) and hasattr(mmap, "MAP_POPULATE")
+mapping = pytest.mark.skipif(not CAN_MAP, reason="the system has no files in memory")
 
 
 @pytest.fixture
@@ -51,17 +53,22 @@ def test_a_file_comes_back_when_nobody_has_an_array_of_it_any_more(folder):
 sizes = st.sampled_from([1000, SIZE, SIZE + 64, 3 * SIZE])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+def require_kept(kept):
+    for arrays, parts in kept:
+        assert [bytes(part) for part in parts] == [array.tobytes() for array in arrays]
+
+
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.lists(sizes, min_size=1, max_size=3), st.integers(0, 3)), max_size=12))
-def test_whatever_is_kept_keeps_its_values(folder, steps):
-    sender, receiver, kept = Rooms(folder), Rooms(folder), []
-    for number, (lengths, dropped) in enumerate(steps):
-        arrays = [numbers(length, number) for length in lengths]
-        content = receiver.take(*stored(sender, *arrays))
-        kept.append((arrays, [content[place] for place in places(lengths)]))
-        del content, kept[:dropped]
-        for given_, found in kept:
-            assert [bytes(part) for part in found] == [array.tobytes() for array in given_]
+def test_whatever_is_kept_keeps_its_values(steps):
+    with parcel_folder() as folder:
+        sender, receiver, kept = Rooms(folder), Rooms(folder), []
+        for number, (lengths, dropped) in enumerate(steps):
+            arrays = [numbers(length, number) for length in lengths]
+            content = receiver.take(*stored(sender, *arrays))
+            kept.append((arrays, [content[place] for place in places(lengths)]))
+            del content, kept[:dropped]
+            require_kept(kept)
 
 
 @mapping
@@ -75,21 +82,49 @@ def test_a_file_that_is_too_small_or_much_too_large_waits_for_others(folder, siz
 
 @mapping
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="the system does not tell its descriptors")
-def test_however_many_are_kept_descriptors_do_not_run_out(folder):
-    sender, receiver = Rooms(folder), Rooms(folder)
+def test_however_many_are_handed_over_descriptors_do_not_run_out(folder):
+    receiver = Rooms(folder)
     before = len(list(DESCRIPTORS.iterdir()))
-    kept = [receiver.take(*stored(sender, numbers(SIZE, seed))) for seed in range(200)]
-    assert len(list(DESCRIPTORS.iterdir())) <= before + 2 * 64
-    assert all(bytes(content) == numbers(SIZE, seed).tobytes() for seed, content in enumerate(kept))
+    for sender in [Rooms(folder) for _ in range(4)]:
+        kept = [receiver.take(*stored(sender, numbers(SIZE, seed))) for seed in range(100)]
+        assert all(bytes(content) == numbers(SIZE, seed).tobytes() for seed, content in enumerate(kept))
+    del kept
+    assert len(list(DESCRIPTORS.iterdir())) <= before + 4 * 64 + 64
 
 
 @mapping
-def test_what_is_kept_leaves_room_in_memory_for_others(folder, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=10 * SIZE))
+@pytest.mark.parametrize(("free", "comes_back"), [(0.49, False), (0.5, True)])
+def test_where_half_of_the_memory_is_taken_nothing_more_is_kept(folder, monkeypatch, free, comes_back):
     sender, receiver = Rooms(folder), Rooms(folder)
-    kept = [receiver.take(*stored(sender, numbers(SIZE, seed))) for seed in range(5)]
-    assert len([path for path in folder.iterdir() if path.name != "lock"]) == 2
-    assert all(bytes(content) == numbers(SIZE, seed).tobytes() for seed, content in enumerate(kept))
+    receiver.take(*stored(sender, numbers(SIZE, 0))).release()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1.0, free=free))
+    handed = stored(sender, numbers(5 * SIZE, 1))
+    assert handed[-1] is comes_back
+    assert bytes(receiver.take(*handed)) == numbers(5 * SIZE, 1).tobytes()
+    assert len([path for path in folder.iterdir() if path.name != "lock"]) == 2 * comes_back
+
+
+@mapping
+def test_who_cannot_map_a_file_reads_it(folder, monkeypatch):
+    def refused(_):
+        raise OSError(24, os.strerror(24))
+
+    sender, receiver = Rooms(folder), Rooms(folder)
+    handed = stored(sender, numbers(SIZE, 0))
+    with monkeypatch.context() as full:
+        full.setattr(rooms, "_mapped", refused)
+        assert bytes(receiver.take(*handed)) == numbers(SIZE, 0).tobytes()
+        assert stored(sender, numbers(SIZE, 1))[0] == handed[0]
+        assert not stored(sender, numbers(5 * SIZE, 2))[-1]
+
+
+@mapping
+def test_what_a_process_forks_off_gives_nothing_back(folder):
+    path, _, _ = stored(Rooms(folder), numbers(SIZE, 0))
+    give_back(path, os.getpid() + 1)
+    assert path.exists()
+    give_back(path, os.getpid())
+    assert not path.exists()
 
 
 def test_on_a_disk_nothing_comes_back(tmp_path):
@@ -101,11 +136,17 @@ def test_on_a_disk_nothing_comes_back(tmp_path):
 
 
 def test_without_room_nothing_is_left(folder, monkeypatch):
-    def torn(path, _):
-        path.touch()
+    def full(_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(rooms, "_write", torn)
+    monkeypatch.setattr(rooms, "_padded", full)
     with pytest.raises(OSError, match="No space"):
-        stored(Rooms(folder), numbers(SIZE, 0))
+        rooms._write(folder / "1", [memoryview(b"1")])
     assert [path.name for path in folder.iterdir()] == ["lock"]
+
+
+def test_a_file_of_somebody_else_is_left_alone(folder):
+    (folder / "1").write_bytes(b"theirs")
+    with pytest.raises(FileExistsError):
+        rooms._write(folder / "1", [memoryview(b"1")])
+    assert (folder / "1").read_bytes() == b"theirs"
