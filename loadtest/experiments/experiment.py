@@ -1,5 +1,6 @@
 """An experiment as a TOML file: conditions, methods, what it should show, and what the paper prints."""
 
+import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -118,10 +119,15 @@ def load_experiment(source: Path | str, **changes: Any) -> Experiment:  # noqa: 
         )
     try:
         text = path.read_text("utf-8") if path.suffix == _SUFFIX else packaged.read_text("utf-8")
-        own = {"name": path.stem, "out": Path("runs") / path.stem}
+        own = {"name": _name_like(path.stem), "out": Path("runs") / path.stem}
         return Experiment(**{**own, **tomllib.loads(text), **changes})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ConfigError) as error:
         raise ConfigError(f"{source}: {error}") from error
+
+
+def _name_like(text: str) -> str:
+    """What of a file's name can be a name; nothing if that is nothing."""
+    return re.sub("[^a-z0-9_-]+", "-", text.lower()).strip("-_")
 
 
 def suite_names() -> list[str]:

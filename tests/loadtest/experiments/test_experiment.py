@@ -61,6 +61,15 @@ def file_of(tmp_path):
     return write
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("E.toml", "e"), ("Figure 5.toml", "figure-5"), ("_two.runs.toml", "two-runs"), ("a_b.toml", "a_b")],
+)
+def test_the_name_of_any_file_makes_the_name_of_an_experiment(tmp_path, file, name):
+    (tmp_path / file).write_text("")
+    assert load_experiment(tmp_path / file).name == name
+
+
 def test_a_file_holds_conditions_methods_claims_and_the_papers_numbers(file_of):
     experiment = load_experiment(file_of(TEXT))
     assert (experiment.name, experiment.heading) == ("precision", "Two precisions")
