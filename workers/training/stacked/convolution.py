@@ -9,6 +9,8 @@ from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 from workers.training.stacked.layer import Back, Layer, Layout, Tensors, add_gradient, by_torch, names_of
 from workers.training.stacked.windows import window_of
 
+_VALUES, _WEIGHTS = 0, 1
+"""Places of their gradients in what torch's way back gives."""
 _PLACES_PER_CHANNEL = 2
 """With no more results for each output channel, laying out what each saw costs less than it gains."""
 
@@ -32,7 +34,7 @@ def conv2d(prefix: str, module: nn.Conv2d) -> Layer | None:
                     add_gradient(bias, gradient.sum((0, 2, 3), dtype=bias.dtype).view_as(bias))
             if weight.requires_grad:
                 add_gradient(weight, _to_weight(module, h, weight, gradient))
-            return _ways_back(module, h, weight, gradient, (True, False, False))[0] if wanted else None
+            return _way_back(_VALUES, module, h, weight, gradient).to(h.dtype) if wanted else None
 
         return apply(h, tensors), back
 
@@ -52,17 +54,15 @@ def _convolved(module: nn.Conv2d, h: Tensor, weight: Tensor, bias: Tensor | None
         return F.conv2d(values, kernels, flat, module.stride, module.padding, module.dilation, groups)
 
 
-def _ways_back(
-    module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor, mask: tuple[bool, bool, bool]
-) -> tuple[Tensor, Tensor]:
-    """Gradients of the values and of the weights; those that the mask leaves out are not there."""
-    dtype, groups = gradient.dtype, len(weight) * module.groups
-    kernels = weight.detach().flatten(0, 1).to(dtype)
-    values, weights, _ = torch.ops.aten.convolution_backward(
-        gradient, h.to(dtype), kernels, None,
-        module.stride, module.padding, module.dilation, False, (0, 0), groups, mask,
+def _way_back(which: int, module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient of the values or of the weights, in the type of that of the result."""
+    kernels, groups = weight.detach().flatten(0, 1), len(weight) * module.groups
+    gradients: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+        gradient, h.to(gradient.dtype), kernels.to(gradient.dtype), None,
+        module.stride, module.padding, module.dilation, False, (0, 0), groups,
+        (which == _VALUES, which == _WEIGHTS, False),
     )  # fmt: skip
-    return values.to(h.dtype) if mask[0] else values, weights
+    return gradients[which]
 
 
 def _to_weight(module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def _to_weight(module: nn.Conv2d, h: Tensor, weight: Tensor, gradient: Tensor) -
     places = len(h) * gradient.shape[2] * gradient.shape[3]
     plain = module.groups == 1 and module.dilation == (1, 1) and module.padding == (0, 0)
     if not plain or places > _PLACES_PER_CHANNEL * weight.shape[1] or gradient.device.type != "cpu":
-        return _ways_back(module, h, weight, gradient, (False, True, False))[1].view_as(weight)
+        return _way_back(_WEIGHTS, module, h, weight, gradient).view_as(weight)
     num_clients, out_channels, in_channels, height, width = weight.shape
     seen = h.to(gradient.dtype).permute(0, 2, 3, 1).reshape(len(h), *h.shape[2:], num_clients, in_channels)
     seen = seen.unfold(1, height, module.stride[0]).unfold(2, width, module.stride[1])

@@ -201,12 +201,12 @@ def test_gradients_by_hand_are_those_that_torch_records(name, bfloat16, monkeypa
 
 def test_a_convolution_with_few_results_for_each_channel_has_its_weights_gradient_as_a_product(monkeypatch):
     model = STACKABLE["few results for each channel"]
-    together, calls, real = stacked(model), [], convolution._ways_back
-    monkeypatch.setattr(convolution, "_ways_back", lambda *given: calls.append(given[-1]) or real(*given))
+    together, calls, real = stacked(model), [], convolution._way_back
+    monkeypatch.setattr(convolution, "_way_back", lambda *given: calls.append(given[0]) or real(*given))
     scores, back = together(together.load([params_of(model)] * 3), torch.randn(3, *IMAGES.shape))
     back(torch.ones_like(scores))
-    to_values, to_weight = (True, False, False), (False, True, False)
-    assert calls == [to_weight, to_values, to_weight, to_values, to_values]
+    values, weights = convolution._VALUES, convolution._WEIGHTS
+    assert calls == [weights, values, weights, values, values]
 
 
 def test_weights_of_images_lie_as_images_do():
