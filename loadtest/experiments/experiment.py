@@ -126,7 +126,7 @@ def load_experiment(source: Path | str, **changes: Any) -> Experiment:  # noqa: 
 
 
 def _name_like(text: str) -> str:
-    """What of a file's name can be a name; nothing if that is nothing."""
+    """The name of a file, as far as an experiment can be called so."""
     return re.sub("[^a-z0-9_-]+", "-", text.lower()).strip("-_")
 
 

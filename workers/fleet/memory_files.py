@@ -26,7 +26,7 @@ _names = count()
 """Of all files of this process: none has a name twice, for somebody may still have the other one mapped."""
 
 
-class Rooms:
+class MemoryFiles:
     """One process's files in a folder, and those that it was handed there.
 
     Args:
@@ -110,17 +110,17 @@ class Rooms:
         return False
 
 
-_rooms: dict[Path, Rooms] = {}
+_files: dict[Path, MemoryFiles] = {}
 
 
-def rooms_in(folder: Path) -> Rooms:
+def files_in(folder: Path) -> MemoryFiles:
     """This process's side of a folder."""
-    return _rooms.setdefault(folder, Rooms(folder))
+    return _files.setdefault(folder, MemoryFiles(folder))
 
 
-def forget_rooms(folder: Path) -> None:
+def forget_files(folder: Path) -> None:
     """Let go of what is mapped of a folder."""
-    _rooms.pop(folder, None)
+    _files.pop(folder, None)
 
 
 def give_back(path: Path, process: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from workers.fleet.rooms import MEMORY, forget_rooms, give_back, places, rooms_in
+from workers.fleet.memory_files import MEMORY, files_in, forget_files, give_back, places
 
 try:
     import fcntl
@@ -65,7 +65,7 @@ def parcel_folder(memory: Path = MEMORY) -> Iterator[Path]:
             try:
                 yield folder
             finally:
-                forget_rooms(folder)
+                forget_files(folder)
 
 
 def _is_left(folder: Path, now_s: float) -> bool:
@@ -102,7 +102,7 @@ def pack(value: Any, folder: Path) -> Parcel:  # noqa: ANN401 - whatever can be 
     sizes = tuple(len(content) for content in contents)
     if sum(sizes) >= _LARGE_BYTES:
         with suppress(OSError):
-            return Parcel(pickled, *rooms_in(folder).store(contents), sizes)
+            return Parcel(pickled, *files_in(folder).store(contents), sizes)
     return Parcel(pickle.dumps(value, protocol=5))
 
 
@@ -114,6 +114,6 @@ def unpack(parcel: Parcel) -> Any:  # noqa: ANN401 - whatever was packed
     """
     if parcel.path is None:
         return pickle.loads(parcel.value)  # noqa: S301 - from a process of our own
-    rooms, parts = rooms_in(parcel.path.parent), places(parcel.sizes)
-    content = rooms.take(parcel.path, parts[-1].stop, parcel.comes_back)
+    files, parts = files_in(parcel.path.parent), places(parcel.sizes)
+    content = files.take(parcel.path, parts[-1].stop, parcel.comes_back)
     return pickle.loads(parcel.value, buffers=[content[part] for part in parts])  # noqa: S301 - as above

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.fleet import rooms
+from workers.fleet import memory_files
+from workers.fleet.memory_files import MEMORY, MemoryFiles, give_back, places
 from workers.fleet.parcels import parcel_folder
-from workers.fleet.rooms import MEMORY, Rooms, give_back, places
 
 SIZE = 100_000
 DESCRIPTORS = Path("/proc/self/fd")
@@ -38,7 +38,7 @@ def numbers(size, seed):
 
 @mapping
 def test_a_file_comes_back_when_nobody_has_an_array_of_it_any_more(folder):
-    sender, receiver = Rooms(folder), Rooms(folder)
+    sender, receiver = MemoryFiles(folder), MemoryFiles(folder)
     handed = stored(sender, numbers(SIZE, 0))
     part = np.frombuffer(receiver.take(*handed)[10:20], np.uint8).reshape(2, 5)
     other = stored(sender, numbers(SIZE, 1))
@@ -62,7 +62,7 @@ def require_kept(kept):
 @given(st.lists(st.tuples(st.lists(sizes, min_size=1, max_size=3), st.integers(0, 3)), max_size=12))
 def test_whatever_is_kept_keeps_its_values(steps):
     with parcel_folder() as folder:
-        sender, receiver, kept = Rooms(folder), Rooms(folder), []
+        sender, receiver, kept = MemoryFiles(folder), MemoryFiles(folder), []
         for number, (lengths, dropped) in enumerate(steps):
             arrays = [numbers(length, number) for length in lengths]
             content = receiver.take(*stored(sender, *arrays))
@@ -74,7 +74,7 @@ def test_whatever_is_kept_keeps_its_values(steps):
 @mapping
 @pytest.mark.parametrize("size", [SIZE + 64, SIZE // 3])
 def test_a_file_that_is_too_small_or_much_too_large_waits_for_others(folder, size):
-    sender, receiver = Rooms(folder), Rooms(folder)
+    sender, receiver = MemoryFiles(folder), MemoryFiles(folder)
     handed = stored(sender, numbers(SIZE, 0))
     receiver.take(*handed).release()
     assert stored(sender, numbers(size, 1))[0] != handed[0]
@@ -87,9 +87,9 @@ def descriptors():
 @mapping
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="the system does not tell its descriptors")
 def test_however_many_are_handed_over_descriptors_do_not_run_out(folder):
-    receiver, before = Rooms(folder), descriptors()
+    receiver, before = MemoryFiles(folder), descriptors()
     for _ in range(3):
-        sender = Rooms(folder)
+        sender = MemoryFiles(folder)
         handed = [stored(sender, numbers(SIZE, seed)) for seed in range(100)]
         del sender
         kept = [receiver.take(*one) for one in handed]
@@ -101,7 +101,7 @@ def test_however_many_are_handed_over_descriptors_do_not_run_out(folder):
 @mapping
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="the system does not tell its descriptors")
 def test_however_many_are_stored_descriptors_do_not_run_out(folder):
-    sender, before = Rooms(folder), descriptors()
+    sender, before = MemoryFiles(folder), descriptors()
     for seed in range(100):
         stored(sender, numbers(SIZE, seed))
     assert descriptors() <= before + 64
@@ -110,7 +110,7 @@ def test_however_many_are_stored_descriptors_do_not_run_out(folder):
 @mapping
 @pytest.mark.parametrize(("free", "comes_back"), [(0.49, False), (0.5, True)])
 def test_where_half_of_the_memory_is_taken_nothing_more_is_kept(folder, monkeypatch, free, comes_back):
-    sender, receiver = Rooms(folder), Rooms(folder)
+    sender, receiver = MemoryFiles(folder), MemoryFiles(folder)
     receiver.take(*stored(sender, numbers(SIZE, 0))).release()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1.0, free=free))
     handed = stored(sender, numbers(5 * SIZE, 1))
@@ -124,10 +124,10 @@ def test_who_cannot_map_a_file_reads_it(folder, monkeypatch):
     def refused(_):
         raise OSError(24, os.strerror(24))
 
-    sender, receiver = Rooms(folder), Rooms(folder)
+    sender, receiver = MemoryFiles(folder), MemoryFiles(folder)
     handed = stored(sender, numbers(SIZE, 0))
     with monkeypatch.context() as full:
-        full.setattr(rooms, "_mapped", refused)
+        full.setattr(memory_files, "_mapped", refused)
         assert bytes(receiver.take(*handed)) == numbers(SIZE, 0).tobytes()
         assert stored(sender, numbers(SIZE, 1))[0] == handed[0]
         assert not stored(sender, numbers(5 * SIZE, 2))[-1]
@@ -135,7 +135,7 @@ def test_who_cannot_map_a_file_reads_it(folder, monkeypatch):
 
 @mapping
 def test_what_a_process_forks_off_gives_nothing_back(folder):
-    path, _, _ = stored(Rooms(folder), numbers(SIZE, 0))
+    path, _, _ = stored(MemoryFiles(folder), numbers(SIZE, 0))
     give_back(path, os.getpid() + 1)
     assert path.exists()
     give_back(path, os.getpid())
@@ -143,7 +143,7 @@ def test_what_a_process_forks_off_gives_nothing_back(folder):
 
 
 def test_on_a_disk_nothing_comes_back(tmp_path):
-    sender, receiver = Rooms(tmp_path), Rooms(tmp_path)
+    sender, receiver = MemoryFiles(tmp_path), MemoryFiles(tmp_path)
     handed = stored(sender, numbers(SIZE, 0))
     assert not handed[-1]
     assert bytes(receiver.take(*handed))[:SIZE] == numbers(SIZE, 0).tobytes()
@@ -154,14 +154,14 @@ def test_without_room_nothing_is_left(folder, monkeypatch):
     def full(_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(rooms, "_padded", full)
+    monkeypatch.setattr(memory_files, "_padded", full)
     with pytest.raises(OSError, match="No space"):
-        rooms._write(folder / "1", [memoryview(b"1")])
+        memory_files._write(folder / "1", [memoryview(b"1")])
     assert [path.name for path in folder.iterdir()] == ["lock"]
 
 
 def test_a_file_of_somebody_else_is_left_alone(folder):
     (folder / "1").write_bytes(b"theirs")
     with pytest.raises(FileExistsError):
-        rooms._write(folder / "1", [memoryview(b"1")])
+        memory_files._write(folder / "1", [memoryview(b"1")])
     assert (folder / "1").read_bytes() == b"theirs"

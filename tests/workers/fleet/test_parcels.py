@@ -137,7 +137,7 @@ def full(path, contents):
 
 
 def test_where_there_is_no_room_all_goes_by_the_pipe(tmp_path, monkeypatch):
-    monkeypatch.setattr("workers.fleet.rooms._write", full)
+    monkeypatch.setattr("workers.fleet.memory_files._write", full)
     parcel = pack(np.ones(LARGE), tmp_path)
     assert not list(tmp_path.iterdir())
     assert unpack(parcel).tolist() == [1] * LARGE

@@ -13,7 +13,7 @@ Tensors = Mapping[str, Tensor]
 """A `state_dict` of K clients: every tensor has K in front of its own shape."""
 
 Back = Callable[[Tensor], Tensor | None]
-"""Sets the gradients of a layer's parameters by that of its result; gives its values', in their type."""
+"""From the gradient of a result: sets those of parameters, gives that of the values before in their type."""
 
 Trace = Callable[[Tensor, Tensors, bool], tuple[Tensor, Back]]
 """From the values before and the tensors of the stack to the values after and the way back.

@@ -14,8 +14,8 @@ from fedat_service.params import Params
 from workers.models.state import require_fitting
 from workers.training.contexts import one_thread, seeded
 from workers.training.devices import CPU
+from workers.training.stacked.known_layers import call_layer, module_layer
 from workers.training.stacked.layer import Back, Layer, Tensors
-from workers.training.stacked.layers import call_layer, module_layer
 from workers.training.stacked.layouts import laid_out
 from workers.training.stacked.windows import looked_at
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
-from workers.training.stacked.layers import call_layer, module_layer
+from workers.training.stacked.known_layers import call_layer, module_layer
 from workers.training.stacked.windows import ELEMENT, Window, looked_at, window_of
 
 sizes = st.integers(1, 3)
