@@ -61,11 +61,10 @@ class StackedModel:
                 if learns:
                     backs.append(back)
 
-        def take(gradient: Tensor) -> None:
-            while backs:  # each goes with its activations: none may be alive beside the next batch's
-                before = backs.pop()(gradient)
-                if before is not None:
-                    gradient = before
+        def take(gradient: Tensor | None) -> None:
+            while backs and gradient is not None:
+                # Each goes with its activations: none may be alive beside the next batch's.
+                gradient = backs.pop()(gradient)
 
         return h, take
 
