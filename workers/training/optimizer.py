@@ -1,13 +1,14 @@
 """The local optimizers without a server half: proximal term, then SGD, momentum, Adam or AdamW."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
+from workers.training.adam import adam_by_torch, adam_on_cpu
 
 
 def _count(parameter: Tensor) -> Tensor:
@@ -27,6 +28,9 @@ _STATES: Mapping[str, tuple[tuple[str, Callable[[Tensor], Tensor]], ...]] = {
 PLAIN = tuple(_STATES)
 """Names of the solvers that `LocalOptimizer` is."""
 
+_ONE_PASS = ("adam", "adamw")
+"""Those that move parameters in one pass over memory, on a CPU."""
+
 State = Mapping[str, Sequence[Tensor]]
 """An optimizer's tensors, by name, in the order of its parameters."""
 
@@ -34,10 +38,8 @@ State = Mapping[str, Sequence[Tensor]]
 class LocalOptimizer:
     """Moves parameters by their gradients, with state that begins with it (FedAT clients keep none).
 
-    All are torch's fused kernels, without the optimizers around them, which take several times as long for a
-    small model. Adam and AdamW follow Keras, which the papers used: ``w -= lr_t m / (sqrt(v) + eps)`` with
-    ``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)``. torch divides ``sqrt(v)`` by ``sqrt(1 - b2^t)`` before it adds
-    eps; giving it ``eps / sqrt(1 - b2^t)`` in step t is the same equation.
+    All are kernels, without torch's optimizers around them, which take several times as long for a small
+    model: for Adam and AdamW on a CPU our own (`adam_on_cpu`), else torch's fused ones.
 
     Args:
         parameters: What moves.
@@ -58,7 +60,9 @@ class LocalOptimizer:
             centre = [p.detach().clone() for p in self._parameters]
         self._centre = centre or ()
         self._solver = solver
-        self._state = {name: [make(p) for p in self._parameters] for name, make in _STATES[solver.name]}
+        on_cpu = all(p.device.type == "cpu" for p in self._parameters)
+        self._in_one_pass = on_cpu and solver.name in _ONE_PASS
+        self._keep({name: [make(p) for p in self._parameters] for name, make in _STATES[solver.name]})
         self.steps = 0
         self._clear()
 
@@ -76,10 +80,12 @@ class LocalOptimizer:
             add_proximal_gradient(self._parameters, self._centre, solver.prox_mu)
         parameters = [self._parameters[i] for i in moved]
         gradients = [_in_memory(_lying_as(p, p.grad)) for p in parameters if p.grad is not None]
-        state = [[_in_memory(tensors[i]) for i in moved] for tensors in self._state.values()]
+        state = [[tensors[i] for i in moved] for tensors in self._views]
         parameters = [_in_memory(p) for p in parameters]
-        if solver.name in ("adam", "adamw"):
-            _adam(parameters, gradients, state, solver, self.steps)
+        if self._in_one_pass:
+            adam_on_cpu(parameters, gradients, state, solver)
+        elif solver.name in ("adam", "adamw"):
+            adam_by_torch(parameters, gradients, state, solver, self.steps)
         else:
             _sgd(parameters, gradients, state, solver)
 
@@ -90,7 +96,15 @@ class LocalOptimizer:
     def resume(self, state: State, steps: int) -> None:
         """Go on as the optimizer that had `state` after `steps` steps would."""
         self.steps = steps
-        self._state = {name: list(map(_lying_as, self._parameters, state[name])) for name in self._state}
+        self._keep({name: list(map(_lying_as, self._parameters, state[name])) for name in self._state})
+
+    def _keep(self, state: State) -> None:
+        self._state = state
+        views = [list(map(_in_memory, tensors)) for tensors in state.values()]
+        if self._in_one_pass:
+            self._views: list[list[Any]] = [[view.numpy() for view in part] for part in views]
+        else:
+            self._views = views
 
     def _clear(self) -> None:
         for parameter in self._parameters:
@@ -147,31 +161,4 @@ def _sgd(
         nesterov=False,
         maximize=False,
         is_first_step=False,
-    )
-
-
-def _adam(
-    parameters: list[Tensor],
-    gradients: list[Tensor],
-    state: Sequence[list[Tensor]],
-    solver: Solver,
-    t: int,
-) -> None:
-    m, v, steps = state
-    torch._foreach_add_(steps, 1)
-    kernel = torch._fused_adam_ if solver.name == "adam" else torch._fused_adamw_
-    kernel(
-        parameters,
-        gradients,
-        m,
-        v,
-        [],
-        steps,
-        lr=solver.lr,
-        beta1=solver.beta1,
-        beta2=solver.beta2,
-        weight_decay=solver.weight_decay,
-        eps=solver.eps / math.sqrt(1 - solver.beta2**t),
-        amsgrad=False,
-        maximize=False,
     )

@@ -16,14 +16,14 @@ class StackedBatch:
 
     Args:
         inputs: ``(K, B, ...)``.
-        labels: ``(K, B)``.
-        weights: 1 for each example that a client really has in it, divided by their number, 0 for the others;
-            ``(K, B)``.
+        labels: ``(K, B, 1)``.
+        slopes: Of each client's loss by the log-probability of its labels: -1 for each example that it really
+            has in the batch, divided by their number, 0 for the others; ``(K, B, 1)``.
     """
 
     inputs: Tensor
     labels: Tensor
-    weights: Tensor
+    slopes: Tensor
 
 
 class StackedBatches:
@@ -48,8 +48,9 @@ class StackedBatches:
         for start in range(0, longest, jobs[0].solver.batch_size):
             part = slice(start, start + jobs[0].solver.batch_size)
             real = self.real[:, part]
-            weights = real / real.sum(1, keepdim=True)
-            self._batches.append(StackedBatch(self._inputs[:, part], self._labels[:, part], weights))
+            slopes = -real / real.sum(1, keepdim=True)
+            labels = self._labels[:, part].unsqueeze(2)
+            self._batches.append(StackedBatch(self._inputs[:, part], labels, slopes.unsqueeze(2)))
 
     def epoch(self) -> Iterator[StackedBatch]:
         """Shuffle, and go through the batches; they are views that the next epoch overwrites."""

@@ -67,20 +67,20 @@ def _train(
     batches = StackedBatches(jobs, device)
     total = torch.zeros(len(jobs), dtype=torch.float64, device=device)
     for _ in range(solver.epochs):
-        losses = []
+        found = []
         for batch in batches.epoch():
             with rounding(device, bfloat16):
                 scores, back = model(tensors, batch.inputs)
-            each, gradient = _losses(scores.float(), batch)
+            each, gradient = _log_probabilities(scores.float(), batch)
             back(gradient.to(scores.dtype))
             optimizer.step()
-            losses.append(each)
-        total += (torch.cat(losses, 1) * batches.real).sum(1, dtype=torch.float64)
+            found.append(each)
+        total -= (torch.cat(found, 1).squeeze(2) * batches.real).sum(1, dtype=torch.float64)
     return total
 
 
-def _losses(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
-    """Each example's cross-entropy, ``(K, B)``, and the gradient of each client's weighted sum of them.
+def _log_probabilities(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
+    """Those of each example's label, ``(K, B, 1)``, and the gradient of each client's cross-entropy.
 
     The gradient is ``(softmax - one_hot) weight`` from the kernel of torch's own loss, to the same bits. The
     nodes of a loss around it would take as long as the rest of a small model's step.
@@ -89,11 +89,10 @@ def _losses(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
         scores: ``(K, B, num_classes)``.
         batch: Whose labels they are held against.
     """
-    labels, weights = batch.labels.unsqueeze(2), batch.weights.unsqueeze(2)
     log_softmax = F.log_softmax(scores, 2)
-    losses = log_softmax.gather(2, labels).squeeze(2).neg_()
-    direction = torch.zeros_like(log_softmax).scatter_(2, labels, -weights)
-    return losses, torch._log_softmax_backward_data(direction, log_softmax, 2, scores.dtype)
+    direction = torch.zeros_like(log_softmax).scatter_(2, batch.labels, batch.slopes)
+    gradient = torch._log_softmax_backward_data(direction, log_softmax, 2, scores.dtype)
+    return log_softmax.gather(2, batch.labels), gradient
 
 
 def _require_one_key(model: StackedModel, jobs: Sequence[Job]) -> None:

@@ -72,8 +72,9 @@ class StackedModel:
         """What the layers look at: the rest of an image would be calculated and dropped."""
         if inputs.dim() != 5:
             return inputs
-        height, width = looked_at(self._windows, (inputs.shape[3], inputs.shape[4]))
-        return inputs[..., :height, :width]
+        size = inputs.shape[3], inputs.shape[4]
+        height, width = looked_at(self._windows, size)
+        return inputs if (height, width) == size else inputs[..., :height, :width]
 
     def load(self, starts: Sequence[Params], device: torch.device = CPU) -> dict[str, Tensor]:
         """Stack the clients' `state_dict` on a device, in its order; what learns there needs a gradient.

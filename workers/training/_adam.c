@@ -1,0 +1,80 @@
+/* A step of Adam in one pass: see `workers.training.adam`, whose NumPy half gives the same bits.
+ *
+ * That checks the arguments; what is checked here is only what memory safety needs. The loop runs without the
+ * interpreter's lock. It is built without contraction, so each operation rounds as IEEE 754 says.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <math.h>
+#include <stdint.h>
+
+/* Built once more for each of these, where glibc chooses when it loads the module. */
+#if defined __x86_64__ && defined __GLIBC__ && defined __has_attribute
+#if __has_attribute(target_clones)
+#define FOR_EACH_MACHINE __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+#endif
+#ifndef FOR_EACH_MACHINE
+#define FOR_EACH_MACHINE
+#endif
+
+typedef struct {
+    float keep, lr, rest1, rest2, eps;
+} Numbers;
+
+FOR_EACH_MACHINE
+static void run(float *restrict w, const float *restrict g, float *restrict m, float *restrict v, Py_ssize_t n,
+                Numbers s)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        m[i] += (g[i] - m[i]) * s.rest1;
+        v[i] += (g[i] * g[i] - v[i]) * s.rest2;
+        w[i] = w[i] * s.keep - m[i] * s.lr / (sqrtf(v[i]) + s.eps);
+    }
+}
+
+static int fits(const Py_buffer *buffer, const Py_buffer *other)
+{
+    return buffer->len == other->len && buffer->len % sizeof(float) == 0 &&
+           (uintptr_t)buffer->buf % sizeof(float) == 0;
+}
+
+static PyObject *step(PyObject *self, PyObject *args)
+{
+    Py_buffer w, g, m, v;
+    Numbers s;
+    if (!PyArg_ParseTuple(args, "w*y*w*w*fffff", &w, &g, &m, &v, &s.keep, &s.lr, &s.rest1, &s.rest2, &s.eps))
+        return NULL;
+    const int all_fit = fits(&w, &w) && fits(&g, &w) && fits(&m, &w) && fits(&v, &w);
+    if (all_fit) {
+        Py_BEGIN_ALLOW_THREADS
+        run(w.buf, g.buf, m.buf, v.buf, w.len / (Py_ssize_t)sizeof(float), s);
+        Py_END_ALLOW_THREADS
+    } else {
+        PyErr_SetString(PyExc_ValueError, "the buffers are not of equally many floats");
+    }
+    PyBuffer_Release(&w);
+    PyBuffer_Release(&g);
+    PyBuffer_Release(&m);
+    PyBuffer_Release(&v);
+    if (!all_fit)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"step", step, METH_VARARGS,
+     "Move parameter, exp_avg and exp_avg_sq: (parameter, gradient, exp_avg, exp_avg_sq, keep, lr, "
+     "1 - beta1, 1 - beta2, eps)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT, .m_name = "_adam", .m_doc = "A step of Adam in C.", .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__adam(void)
+{
+    return PyModuleDef_Init(&module_def);
+}
