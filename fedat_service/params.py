@@ -172,15 +172,14 @@ class Model:
         return state.hexdigest()
 
 
-def to_model(params: Params, manifest: Manifest) -> Model:
-    """Lay a complete `state_dict` out as a model.
+def require_whole(params: Params, manifest: Manifest) -> None:
+    """Hold a `state_dict` against a manifest.
 
     Raises:
         ManifestError: If a tensor is missing, not in the manifest, or of another shape or dtype.
     """
     if extra := set(params).difference(t.name for t in manifest.tensors):
         raise ManifestError(f"tensor {min(extra)!r} is not in the manifest")
-    model = Model(np.empty(manifest.num_floats, np.float32), np.empty(manifest.num_integers, np.int64))
     for tensor in manifest.tensors:
         array = params.get(tensor.name)
         if array is None:
@@ -190,8 +189,19 @@ def to_model(params: Params, manifest: Manifest) -> Model:
                 f"tensor {tensor.name!r} must be {tensor.dtype}{list(tensor.shape)}, "
                 f"got {array.dtype}{list(array.shape)}"
             )
+
+
+def to_model(params: Params, manifest: Manifest) -> Model:
+    """Lay a whole `state_dict` out as a model.
+
+    Raises:
+        ManifestError: As `require_whole`.
+    """
+    require_whole(params, manifest)
+    model = Model(np.empty(manifest.num_floats, np.float32), np.empty(manifest.num_integers, np.int64))
+    for tensor in manifest.tensors:
         target = model.floats if tensor.dtype == "float32" else model.integers
-        target[manifest.spans[tensor.name]] = array.reshape(-1)
+        target[manifest.spans[tensor.name]] = params[tensor.name].reshape(-1)
     return model
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
@@ -19,9 +20,8 @@ DIFFERENCES = "fedat-differences"
 
 
 def update_entries(
-    update: Model,
+    update: Params,
     base: Params | None,
-    manifest: Manifest,
     tensors: Collection[TensorSpec],
     settings: CodecSettings,
     rng: np.random.Generator,
@@ -29,9 +29,8 @@ def update_entries(
     """Encode some tensors of an update.
 
     Args:
-        update: The trained model.
+        update: What was trained, which nobody may write to as long as there are entries of it.
         base: Their values when the client last fetched them; needed where differences travel.
-        manifest: What both are made of.
         tensors: Which of them travel, in manifest order.
         settings: How they do.
         rng: Rounds what is rounded at random.
@@ -41,9 +40,9 @@ def update_entries(
     """
     rounding = rounding_of(settings)
     return tuple(
-        _rounded(update, base, manifest, tensor, rounding, rng)
+        _rounded(update[tensor.name], base, tensor, rounding, rng)
         if rounding is not None and tensor.trainable
-        else _shorter(absolute_entry(update, manifest, tensor, make_codec(settings)), base or {}, settings)
+        else _shorter(absolute_entry(update[tensor.name], tensor, make_codec(settings)), base or {}, settings)
         for tensor in tensors
     )
 
@@ -127,20 +126,19 @@ def _shorter(entry: Entry, base: Params, settings: CodecSettings) -> Entry:
 
 
 def _rounded(
-    update: Model,
+    values: NDArray[np.float32],
     base: Params | None,
-    manifest: Manifest,
     tensor: TensorSpec,
     codec: Rounded,
     rng: np.random.Generator,
 ) -> Entry:
     if base is None or tensor.name not in base:
         raise WireError(f"tensor {tensor.name!r} has no base to be different from", tensor.name)
-    values = update.floats[manifest.spans[tensor.name]]
     try:
-        return _based(tensor, codec, codec.encode_from(values, base[tensor.name].reshape(-1), rng))
+        payload = codec.encode_from(values.reshape(-1), base[tensor.name].reshape(-1), rng)
     except WireError as error:
         raise blamed(tensor, error) from error
+    return _based(tensor, codec, payload)
 
 
 def _based(tensor: TensorSpec, codec: Polyline | Rounded, payload: bytes) -> Entry:
@@ -171,7 +169,8 @@ def stepped(
     Raises:
         WireError: If the step is too large to travel.
     """
-    entries = update_entries(target, to_params(base, manifest), manifest, manifest.tensors, settings, rng)
+    whole, start = to_params(target, manifest), to_params(base, manifest)
+    entries = update_entries(whole, start, manifest.tensors, settings, rng)
     floats = target.floats.copy()
     for entry in entries:
         if entry.reference == "base":

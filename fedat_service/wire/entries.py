@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Model, TensorSpec
+from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
 from fedat_service.wire.codecs import Codec, Int64, Polyline
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.rounded import Rounded
@@ -45,26 +45,27 @@ def model_entries(
     Raises:
         WireError: If a value cannot be carried; `field` names the tensor.
     """
-    return tuple(absolute_entry(model, manifest, tensor, codec, slot) for tensor in tensors)
+    return params_entries(to_params(model, manifest), tensors, codec, slot)
 
 
-def absolute_entry(
-    model: Model, manifest: Manifest, tensor: TensorSpec, codec: Codec, slot: Slot = "weights"
-) -> Entry:
+def params_entries(
+    params: Params, tensors: Iterable[TensorSpec], codec: Codec, slot: Slot = "weights"
+) -> tuple[Entry, ...]:
+    """As `model_entries`, from a `state_dict`; nobody may write to it as long as there are entries of it."""
+    return tuple(absolute_entry(params[tensor.name], tensor, codec, slot) for tensor in tensors)
+
+
+def absolute_entry(array: NDArray[Any], tensor: TensorSpec, codec: Codec, slot: Slot = "weights") -> Entry:
     """Encode the values of one tensor, an integer tensor raw.
 
     Raises:
         WireError: If a value cannot be carried; `field` names the tensor.
     """
-    span = manifest.spans[tensor.name]
+    chosen: Codec | Int64 = _INT64 if tensor.dtype == "int64" else codec
     try:
-        if tensor.dtype == "int64":
-            payload = _INT64.encode(model.integers[span])
-        else:
-            payload = codec.encode(model.floats[span])
+        payload = chosen.encode(array.reshape(-1))
     except WireError as error:
         raise blamed(tensor, error) from error
-    chosen = _INT64 if tensor.dtype == "int64" else codec
     return Entry(slot, tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
 
 

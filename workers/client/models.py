@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 
 from fedat_service.errors import WireError
-from fedat_service.params import Manifest, Params, to_model
+from fedat_service.params import Manifest, Params, require_whole
 from fedat_service.wire.bundle import Bundle, decode_bundle, encode_bundle, parse_bundle
 from fedat_service.wire.codecs import Codec, Float32
 from fedat_service.wire.differences import update_entries
-from fedat_service.wire.entries import Entry, model_entries
+from fedat_service.wire.entries import Entry, params_entries
 from fedat_service.wire.polyline_numpy import Payload
 from fedat_service.wire.settings import CodecSettings, Slot
 
@@ -151,7 +151,8 @@ def _decode(
 
 
 def _encode(bundle: Bundle, params: Params, manifest: Manifest, codec: Codec) -> bytes:
-    entries = model_entries(to_model(params, manifest), manifest, manifest.tensors, codec)
+    require_whole(params, manifest)
+    entries = params_entries(params, manifest.tensors, codec)
     return encode_bundle(replace(bundle, entries=entries))
 
 
@@ -168,10 +169,10 @@ def _encode_update(
     for slot, names in wanted.items():
         tensors = manifest.named(names)
         if slot == "weights":
-            update = to_model(slots[slot], manifest)
-            entries += update_entries(update, base, manifest, tensors, settings, rng)
+            require_whole(slots[slot], manifest)
+            entries += update_entries(slots[slot], base, tensors, settings, rng)
         elif tensors:
-            part = Manifest(tensors)
-            sent = to_model({name: slots[slot][name] for name in part.spans}, part)
-            entries += model_entries(sent, part, tensors, Float32(), slot)
+            sent = {name: slots[slot][name] for name in names}
+            require_whole(sent, Manifest(tensors))
+            entries += params_entries(sent, tensors, Float32(), slot)
     return encode_bundle(replace(bundle, entries=entries))

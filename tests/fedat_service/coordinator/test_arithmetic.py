@@ -125,9 +125,8 @@ def update_of(one, rng, base_version):
     model = Model(values, rng.integers(0, 1000, 1))
     sent, codec = one.arrays.version(base_version, one.state.version).model, make_codec(spec.method.codec)
     base = Model(codec.decode(codec.encode(sent.floats), sent.floats.size), sent.integers)
-    entries = update_entries(
-        model, to_params(base, spec.manifest), spec.manifest, spec.manifest.tensors, spec.method.codec, rng
-    )
+    update, start = (to_params(one, spec.manifest) for one in (model, base))
+    entries = update_entries(update, start, spec.manifest.tensors, spec.method.codec, rng)
     return Bundle(federation="f", base_version=base_version, num_examples=1, entries=entries)
 
 

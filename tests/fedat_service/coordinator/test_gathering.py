@@ -34,9 +34,8 @@ def model(values):
 
 def update(spec, base, values):
     manifest, rng = spec.manifest, np.random.default_rng(1)
-    entries = update_entries(
-        model(values), to_params(base, manifest), manifest, manifest.tensors, spec.method.codec, rng
-    )
+    sent, start = (to_params(one, manifest) for one in (model(values), base))
+    entries = update_entries(sent, start, manifest.tensors, spec.method.codec, rng)
     return Bundle(federation="f", base_version=0, num_examples=1, entries=entries)
 
 

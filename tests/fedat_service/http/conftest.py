@@ -119,9 +119,8 @@ class TwoWeights:
     ) -> bytes:
         """Differences in the federation's codec, or that codec with other members."""
         entries = update_entries(
-            model_of(to, others),
+            to_params(model_of(to, others), self.manifest),
             to_params(model_of(base), self.manifest),
-            self.manifest,
             self.manifest.tensors,
             CodecSettings(**{**self.codec, **codec}),
             Uniforms(uniforms),

@@ -20,9 +20,8 @@ def moved(model, seed):
 
 def update(service, to, base, settings=SENT, version=0):
     manifest = service.manifest
-    entries = update_entries(
-        to, to_params(base, manifest), manifest, manifest.tensors, settings, np.random.default_rng(0)
-    )
+    sent, start = (to_params(one, manifest) for one in (to, base))
+    entries = update_entries(sent, start, manifest.tensors, settings, np.random.default_rng(0))
     return encode_bundle(Bundle(service.name, entries, base_version=version, num_examples=10))
 
 

@@ -33,7 +33,7 @@ BASE, UPDATE = drawn(1), drawn(2)
 def entries(update=UPDATE, base=BASE, layers=MANIFEST.layers, seed=0, **fields):
     settings = CodecSettings(**{"name": "qsgd", **fields})
     start, tensors = None if base is None else to_params(base, MANIFEST), MANIFEST.select(layers)
-    return update_entries(update, start, MANIFEST, tensors, settings, np.random.default_rng(seed))
+    return update_entries(to_params(update, MANIFEST), start, tensors, settings, np.random.default_rng(seed))
 
 
 def body(found):
