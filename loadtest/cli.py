@@ -137,7 +137,9 @@ def bench(
 
 def _on(engine: Literal["inline", "processes", "ray"]) -> "Simulate":
     from loadtest.experiments.simulation import simulate as run
+    from workers.fleet.pools import require_engine
 
+    require_engine(engine)
     return partial(run, engine=engine)
 
 

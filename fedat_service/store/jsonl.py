@@ -14,6 +14,7 @@ from fedat_service.store.base import Body, Record
 
 _CREATED = "federation_created"
 _SUFFIX = ".jsonl"
+_BLOCK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class JsonLinesStore:
     """Appends events to `<directory>/<federation>.events.jsonl`, flushed but not synced.
 
     A line that defines the federation stands before its events. A service that starts anew with the same
-    directory appends: nothing written before is lost.
+    directory appends: no line written before is lost.
 
     Args:
         directory: Folder of the logs.
@@ -49,9 +50,10 @@ class JsonLinesStore:
     async def create(self, federation: str, definition: str) -> None:
         """Write the federation's definition."""
         path = self._directory / f"{federation}.events.jsonl"
-        file = path.open("ab", buffering=0)
+        file = path.open("a+b", buffering=0)
         bodies = bodies_path(path).open("ab", buffering=0) if self._keeps_bodies else None
         try:
+            _cut_torn(file)
             _write_whole(file, f'{{"kind": "{_CREATED}", "definition": {definition}}}\n'.encode())
         except OSError:
             _close(file, bodies)
@@ -94,24 +96,23 @@ def read_log(log: Path) -> Iterator[Created | Record]:
         LogDamaged: If a line or a body cannot be read; the message names the line.
     """
     kept = bodies_path(log)
-    bodies = kept.read_bytes if kept.exists() else bytes
-    whole = memoryview(bodies())
+    bodies = memoryview(kept.read_bytes()) if kept.exists() else None
     with log.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                yield _read(json.loads(line.decode()), whole)
+                yield _read(json.loads(line.decode()), bodies)
             except (ValueError, RecursionError) as error:
                 raise LogDamaged(f"{log}, line {number}: {error}") from error
 
 
-def _read(line: Any, bodies: memoryview) -> Created | Record:  # noqa: ANN401 - whatever JSON held
+def _read(line: Any, bodies: memoryview | None) -> Created | Record:  # noqa: ANN401 - whatever JSON held
     if not isinstance(line, dict):
         raise WireError(f"an event is an object, got {line!r}", "kind")
     if line.get("kind") == _CREATED:
         return Created(line.get("definition"))
     start, size = line.pop("body_at", None), line.pop("body_bytes", 0)
     event: Event = from_record(line)
-    if start is None:
+    if start is None or bodies is None:
         return Record(event)
     if not (type(start) is type(size) is int and 0 <= start <= start + size <= len(bodies)):
         raise WireError(
@@ -124,6 +125,20 @@ def _close(file: FileIO, bodies: FileIO | None) -> None:
     file.close()
     if bodies is not None:
         bodies.close()
+
+
+def _cut_torn(file: FileIO) -> None:
+    """Cut off the last line if it has no end: the machine stopped meanwhile, and it says nothing."""
+    end = size = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - _BLOCK_BYTES)
+        file.seek(start)
+        last = file.read(end - start).rfind(b"\n")
+        end = start if last < 0 else start + last + 1
+        if last >= 0:
+            break
+    if end < size:
+        file.truncate(end)
 
 
 def _write_whole(file: FileIO, content: Body) -> int:

@@ -41,7 +41,7 @@ class Comparison:
     def table(self) -> str:
         """All results, a table in Markdown for each experiment."""
         return "\n\n".join(
-            f"{one.experiment.heading}\n\n{results_table(one)}" for one in self.outcomes.values()
+            f"{one.experiment.named_heading}\n\n{results_table(one)}" for one in self.outcomes.values()
         )
 
 

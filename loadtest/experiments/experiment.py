@@ -99,6 +99,11 @@ class Experiment(ExperimentSettings):
         """Title of its report."""
         return self.title or f"{' and '.join(self.methods)} on {self.data}"
 
+    @property
+    def named_heading(self) -> str:
+        """That, where other experiments stand beside it."""
+        return f"{self.name}: {self.heading}"
+
 
 def load_experiment(source: Path | str, **changes: Any) -> Experiment:  # noqa: ANN401 - values of its fields
     """Read an experiment; its name and its folder in `runs` are those of its file, if it says nothing else.
@@ -120,9 +125,20 @@ def load_experiment(source: Path | str, **changes: Any) -> Experiment:  # noqa: 
     try:
         text = path.read_text("utf-8") if path.suffix == _SUFFIX else packaged.read_text("utf-8")
         own = {"name": _name_like(path.stem), "out": Path("runs") / path.stem}
-        return Experiment(**{**own, **tomllib.loads(text), **changes})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ConfigError) as error:
+        fields = {**own, **tomllib.loads(text)}
+        _require_run(Experiment(**fields))
+        return Experiment(**{**fields, **changes})
+    except OSError as error:
+        raise ConfigError(f"{source}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ConfigError) as error:
         raise ConfigError(f"{source}: {error}") from error
+
+
+def _require_run(experiment: Experiment) -> None:
+    """Whatever a file expects is of methods that it runs; a user may run fewer."""
+    expected = {name for one in experiment.expect for name in (one.method, *one.of)}
+    if missing := sorted(expected.difference(experiment.methods)):
+        raise ConfigError(f"expect: {', '.join(missing)} is not among the methods")
 
 
 def _name_like(text: str) -> str:

@@ -43,14 +43,17 @@ def compare_in_markdown(outcomes: Sequence[Outcome], figures: Figures) -> str:
         "| experiment | methods | does its claim show? |",
         "|---|---|---|",
         *(
-            f"| {one.experiment.heading} | {', '.join(one.summaries)} | {_in_a_word(judge(one))} |"
+            f"| {one.experiment.named_heading} | {', '.join(one.summaries)} | {_in_a_word(judge(one))} |"
             for one in outcomes
         ),
     ]
     blocks = [
         block
         for one in outcomes
-        for block in (f"## {one.experiment.heading}", *_sections(one, figures[one.experiment.name], "###"))
+        for block in (
+            f"## {one.experiment.named_heading}",
+            *_sections(one, figures[one.experiment.name], "###"),
+        )
     ]
     return _join(
         f"# {', '.join(one.experiment.name for one in outcomes)}: {_seeds(outcomes[0])}",

@@ -65,6 +65,18 @@ def test_a_folder_that_results_cannot_be_written_to_is_named_at_once(app, tmp_pa
     assert complaint in str(result.exception)
 
 
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_an_engine_that_is_not_installed_is_refused_before_anything_begins(
+    app, small, tmp_path, monkeypatch, command
+):
+    monkeypatch.setattr("workers.fleet.pools.find_spec", lambda _: None)
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, [command, str(small), "--engine", "ray", "--out", str(out)])
+    assert isinstance(result.exception, ConfigError)
+    assert "fedat-service[ray]" in str(result.exception)
+    assert not out.exists()
+
+
 def test_a_figure_cannot_be_a_folder(app, tmp_path):
     log = tmp_path / "f.events.jsonl"
     log.write_text("")

@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -24,6 +25,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 EngineName = Literal["inline", "processes", "ray"]
+
+
+def require_engine(engine: EngineName) -> None:
+    """Refuse an engine that is not installed, before anything is begun for it.
+
+    Raises:
+        ConfigError: If it is that of Ray, and there is no Ray.
+    """
+    if engine == "ray" and find_spec("ray") is None:
+        raise ConfigError("the ray engine needs the extra: pip install 'fedat-service[ray]'")
 
 
 @contextmanager
@@ -182,10 +193,9 @@ class RayExecutor(Executor):
     """
 
     def __init__(self, num_processes: int) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise ConfigError("the ray engine needs the extra: pip install 'fedat-service[ray]'") from error
+        require_engine("ray")
+        import ray
+
         self._ray: Any = ray
         self._remote: dict[Callable[..., Any], Any] = {}
         terminate = signal.getsignal(signal.SIGTERM)

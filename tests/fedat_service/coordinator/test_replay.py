@@ -114,6 +114,15 @@ async def test_a_digest_that_is_not_what_was_sent_or_computed_is_named(service, 
         list(replay(log, verify=True))
 
 
+async def test_a_log_that_was_taken_away_from_its_bodies_is_one_without(logged):
+    log = await logged()
+    bodies_path(log).unlink()
+    (played,) = replay(log, verify=False)
+    assert played.state.published == 3
+    with pytest.raises(LogDamaged, match="--keep-updates"):
+        list(replay(log, verify=True))
+
+
 async def test_without_bodies_the_states_are_played_and_nothing_can_be_verified(logged):
     log = await logged(keeps_bodies=False)
     assert not bodies_path(log).exists()

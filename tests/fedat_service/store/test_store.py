@@ -77,6 +77,17 @@ async def test_a_new_service_appends_to_what_was_written(tmp_path):
     assert len((tmp_path / "f.events.jsonl").read_text().splitlines()) == 4
 
 
+@pytest.mark.parametrize("torn", ['{"kind": "client_reg', '{"kind": "' + "x" * 200_000])
+@pytest.mark.parametrize("whole", ["", '{"kind": "stopped"}\n{"kind": "stopped"}\n'])
+async def test_a_line_that_was_torn_when_the_machine_stopped_spoils_no_other(tmp_path, whole, torn):
+    path = tmp_path / "f.events.jsonl"
+    path.write_text(whole + torn)
+    store = JsonLinesStore(tmp_path)
+    await store.create("f", "{}")
+    await store.close()
+    assert path.read_text() == whole + '{"kind": "federation_created", "definition": {}}\n'
+
+
 @pytest.mark.parametrize(
     "record", [{"kind": "nonsense"}, {}, {**to_record(EVENTS[0]), "more": 1}, {"kind": "stopped"}]
 )

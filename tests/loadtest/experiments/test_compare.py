@@ -57,6 +57,15 @@ def test_every_method_runs_with_every_seed_and_the_spread_is_reported(experiment
     assert "| best accuracy | 0.8050 (0.8000 to 0.8100) | 0.9050 (0.9000 to 0.9100) |" in done.table()
 
 
+def test_experiments_with_equal_methods_and_data_are_told_apart(experiment, simulate, tmp_path):
+    others = [experiment, experiment.changed(name="two"), experiment.changed(name="three", title="Third")]
+    done = compare(others, seeds=(0,), out=tmp_path / "out", simulate=simulate)
+    headings = [f"{name}: fedavg and fedat on digits" for name in ("one", "two")] + ["three: Third"]
+    assert [line for line in done.table().splitlines() if line and line[0] != "|"] == headings
+    report = done.report.read_text()
+    assert all(f"## {heading}\n" in report and f"| {heading} |" in report for heading in headings)
+
+
 def test_what_was_interrupted_goes_on_where_it_stopped(experiment, simulate, tmp_path):
     simulate.broken = ("fedavg", 1)
     with pytest.raises(KeyboardInterrupt):

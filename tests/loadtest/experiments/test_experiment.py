@@ -86,6 +86,7 @@ def test_changes_win_over_the_file(file_of):
 
 
 def test_a_subset_of_the_methods_can_be_run(file_of):
+    assert load_experiment(file_of(TEXT), methods=("p3",)).methods == ("p3",)
     assert load_experiment(file_of(TEXT)).changed(methods=("p3",)).methods == ("p3",)
 
 
@@ -101,6 +102,8 @@ def test_a_subset_of_the_methods_can_be_run(file_of):
         ("lr = 0.5", "lr = ", "precision.toml: Invalid value"),
         ('quantity = "bytes', 'quantity = "bits', "'bits_per_parameter_up' is not measured"),
         ('of = ["p4"]', 'of = ["p5"]', "expect: there is no method p5"),
+        ('of = ["p4"]', 'of = ["p4", "tifl"]', "expect: tifl is not among the methods"),
+        ('method = "p3"', 'method = "fedat"', "expect: fedat is not among the methods"),
         ("at_most = 0.9", "at_most = 0.9\nat_least = 1.0", "either at_most or at_least"),
         ("time_to_target_s", "time", "'time' is not measured"),
         ("{ p3 = 2 }", "{ p6 = 2 }", "there is no method p6"),
@@ -115,6 +118,8 @@ def test_what_makes_no_sense_is_refused_with_file_and_field(file_of, before, aft
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"no\.toml"):
+        load_experiment(tmp_path / "no.toml")
+    with pytest.raises(ConfigError, match=r"no\.toml: No such file or directory$"):
         load_experiment(tmp_path / "no.toml")
 
 
