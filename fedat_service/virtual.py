@@ -10,7 +10,6 @@ import selectors
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from fedat_service.errors import Deadlock, ThreadForbidden
@@ -58,11 +57,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             raise Deadlock("nothing is scheduled, and these tasks wait for ever: " + _waiting(self))
         self._virtual_s += timeout
 
-    def call_soon_threadsafe(
-        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        """As `call_soon`: a loop that never sleeps needs nobody to wake it, by a byte in a pipe."""
-        return self.call_soon(callback, *args, context=context)
+    def _write_to_self(self) -> None:
+        """Wake nobody: a loop that never sleeps needs no byte in a pipe."""
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts

@@ -39,8 +39,8 @@ class Codec(Hashable, Protocol):
         """Fewest and most bytes that `count` values can take."""
         ...
 
-    def encode(self, values: NDArray[np.float32]) -> Payload:
-        """Encode a one-dimensional float32 array; the payload may be a view of it.
+    def encode(self, values: NDArray[np.float32]) -> bytes:
+        """Encode a one-dimensional float32 array.
 
         Raises:
             WireError: If a value cannot be carried.
@@ -159,11 +159,11 @@ class _Raw:
         """Fewest and most bytes that `count` values can take."""
         return count * self.dtype.itemsize, count * self.dtype.itemsize
 
-    def encode(self, values: NDArray[np.float32]) -> Payload:
+    def encode(self, values: NDArray[np.float32]) -> bytes:
         """See `Codec`."""
         narrow = values.astype(self.dtype, copy=False)
         _require_finite(narrow, values)
-        return np.ascontiguousarray(narrow).view(np.uint8).data
+        return narrow.tobytes()
 
     def decode(self, payload: Payload, count: int) -> NDArray[np.float32]:
         """See `Codec`."""
@@ -194,7 +194,7 @@ class Float16(_Raw):
 
     dtype = np.dtype("<f2")
 
-    def encode(self, values: NDArray[np.float32]) -> Payload:
+    def encode(self, values: NDArray[np.float32]) -> bytes:
         """See `Codec`."""
         with np.errstate(over="ignore"):
             return super().encode(values)

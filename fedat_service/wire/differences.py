@@ -10,7 +10,7 @@ from fedat_service.errors import WireError
 from fedat_service.params import Manifest, Model, Params, TensorSpec, to_params
 from fedat_service.wire.affine import Affine8
 from fedat_service.wire.codecs import Codec, Polyline, make_codec
-from fedat_service.wire.entries import Entry, absolute_entry, blamed, values_of
+from fedat_service.wire.entries import Entry, absolute_entry, blamed, in_a_row, values_of
 from fedat_service.wire.qsgd import Qsgd
 from fedat_service.wire.rounded import Rounded
 from fedat_service.wire.settings import CodecSettings, Reference
@@ -29,7 +29,7 @@ def update_entries(
     """Encode some tensors of an update.
 
     Args:
-        update: What was trained, which nobody may write to as long as there are entries of it.
+        update: What was trained.
         base: Their values when the client last fetched them; needed where differences travel.
         tensors: Which of them travel, in manifest order.
         settings: How they do.
@@ -116,7 +116,7 @@ def _shorter(entry: Entry, base: Params, settings: CodecSettings) -> Entry:
     tensor, codecs = entry.tensor, _exact(settings)
     if not codecs or entry.slot != "weights" or tensor.dtype != "float32" or tensor.name not in base:
         return entry
-    values, start = values_of(entry, None), base[tensor.name].reshape(-1)
+    values, start = values_of(entry, None), in_a_row(base[tensor.name])
     found = [entry]
     for codec in codecs:
         payload = codec.encode_from(values, start)
@@ -135,7 +135,7 @@ def _rounded(
     if base is None or tensor.name not in base:
         raise WireError(f"tensor {tensor.name!r} has no base to be different from", tensor.name)
     try:
-        payload = codec.encode_from(values.reshape(-1), base[tensor.name].reshape(-1), rng)
+        payload = codec.encode_from(in_a_row(values), in_a_row(base[tensor.name]), rng)
     except WireError as error:
         raise blamed(tensor, error) from error
     return _based(tensor, codec, payload)

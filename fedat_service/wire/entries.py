@@ -51,7 +51,7 @@ def model_entries(
 def params_entries(
     params: Params, tensors: Iterable[TensorSpec], codec: Codec, slot: Slot = "weights"
 ) -> tuple[Entry, ...]:
-    """As `model_entries`, from a `state_dict`; nobody may write to it as long as there are entries of it."""
+    """As `model_entries`, from a `state_dict`, whose arrays may lie in memory in any order."""
     return tuple(absolute_entry(params[tensor.name], tensor, codec, slot) for tensor in tensors)
 
 
@@ -63,10 +63,15 @@ def absolute_entry(array: NDArray[Any], tensor: TensorSpec, codec: Codec, slot: 
     """
     chosen: Codec | Int64 = _INT64 if tensor.dtype == "int64" else codec
     try:
-        payload = chosen.encode(array.reshape(-1))
+        payload = chosen.encode(in_a_row(array))
     except WireError as error:
         raise blamed(tensor, error) from error
     return Entry(slot, tensor, chosen, "absolute", payload, zlib_ng.crc32(payload))
+
+
+def in_a_row(array: NDArray[Any]) -> NDArray[Any]:
+    """Its values one after the other, as codecs take them: a view, if they lie so in memory."""
+    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")).reshape(-1)
 
 
 def values_of(entry: Entry, base: NDArray[np.float32] | None) -> NDArray[Any]:

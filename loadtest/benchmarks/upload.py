@@ -42,7 +42,7 @@ _CONNECTIONS = 4
 def measure() -> Results:
     """Uploads a second: medians of interleaved repetitions."""
     model = random_model(seed=0)
-    text = bytes(make_codec(CODEC).encode(model.floats))
+    text = make_codec(CODEC).encode(model.floats)
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         service = stack.enter_context(running(fedat_serve(rate=1.0), logs / "service.log"))

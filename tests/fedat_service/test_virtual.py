@@ -58,6 +58,17 @@ def test_a_deadlock_says_who_waits_where():
         run_virtual(main())
 
 
+def test_nobody_is_woken_by_a_byte_in_a_pipe():
+    async def main():
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        loop.call_soon_threadsafe(woken.set)
+        with pytest.raises(BlockingIOError):
+            loop._ssock.recv(1)
+        await woken.wait()
+
+    run_virtual(main())
+
+
 def test_threads_are_forbidden():
     with pytest.raises(ThreadForbidden):
         run_virtual(asyncio.to_thread(print))

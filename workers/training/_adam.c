@@ -20,17 +20,18 @@
 #endif
 
 typedef struct {
-    float keep, lr, rest1, rest2, eps;
+    float decay, shrink, lr, one_minus_beta1, one_minus_beta2, eps;
 } Numbers;
 
 FOR_EACH_MACHINE
-static void run(float *restrict w, const float *restrict g, float *restrict m, float *restrict v, Py_ssize_t n,
-                Numbers s)
+static void run(float *restrict w, const float *restrict gradient, float *restrict m, float *restrict v,
+                Py_ssize_t n, Numbers s)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
-        m[i] += (g[i] - m[i]) * s.rest1;
-        v[i] += (g[i] * g[i] - v[i]) * s.rest2;
-        w[i] = w[i] * s.keep - m[i] * s.lr / (sqrtf(v[i]) + s.eps);
+        const float g = gradient[i] + w[i] * s.decay;
+        m[i] += (g - m[i]) * s.one_minus_beta1;
+        v[i] += (g * g - v[i]) * s.one_minus_beta2;
+        w[i] = w[i] * s.shrink - m[i] * s.lr / (sqrtf(v[i]) + s.eps);
     }
 }
 
@@ -44,7 +45,8 @@ static PyObject *step(PyObject *self, PyObject *args)
 {
     Py_buffer w, g, m, v;
     Numbers s;
-    if (!PyArg_ParseTuple(args, "w*y*w*w*fffff", &w, &g, &m, &v, &s.keep, &s.lr, &s.rest1, &s.rest2, &s.eps))
+    if (!PyArg_ParseTuple(args, "w*y*w*w*ffffff", &w, &g, &m, &v, &s.decay, &s.shrink, &s.lr,
+                          &s.one_minus_beta1, &s.one_minus_beta2, &s.eps))
         return NULL;
     const int all_fit = fits(&w, &w) && fits(&g, &w) && fits(&m, &w) && fits(&v, &w);
     if (all_fit) {
@@ -65,8 +67,8 @@ static PyObject *step(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"step", step, METH_VARARGS,
-     "Move parameter, exp_avg and exp_avg_sq: (parameter, gradient, exp_avg, exp_avg_sq, keep, lr, "
-     "1 - beta1, 1 - beta2, eps)"},
+     "Move parameter, exp_avg and exp_avg_sq: (parameter, gradient, exp_avg, exp_avg_sq, decay, shrink, "
+     "lr, 1 - beta1, 1 - beta2, eps)"},
     {NULL, NULL, 0, NULL},
 };
 

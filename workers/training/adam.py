@@ -1,4 +1,4 @@
-"""Adam and AdamW as Keras has them: in one pass over memory on a CPU, and by torch's kernels on a GPU."""
+"""Adam and AdamW as Keras has them: in one pass over memory on a CPU, by torch's kernels elsewhere."""
 
 import math
 from collections.abc import Sequence
@@ -27,41 +27,56 @@ def adam_on_cpu(
     state: Sequence[Sequence[Array]],
     solver: Solver,
 ) -> None:
-    """``m += (1 - b1)(g - m); v += (1 - b2)(g^2 - v); w -= lr_t m / (sqrt(v) + eps)`` for each tensor.
+    """Take a step with each tensor: ``w -= lr_t m / (sqrt(v) + eps)``.
 
-    ``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)`` in a parameter's step t: Kingma and Ba, "Adam" (ICLR 2015), in
-    the order at the end of section 2, as in Keras, which the papers used. Weight decay is part of the
-    gradient for Adam, and shrinks ``w`` by ``lr`` times itself for AdamW. Each operation rounds alone, as
-    IEEE 754 says: equal numbers give equal bits on every machine.
+    Kingma and Ba, "Adam" (ICLR 2015), in the order at the end of section 2, as in Keras, which the papers
+    used: ``m += (1 - b1)(g - m)``, ``v += (1 - b2)(g^2 - v)``, ``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)`` in a
+    parameter's own step t. Weight decay is part of the gradient for Adam, and shrinks ``w`` by ``lr`` times
+    itself for AdamW. Each operation rounds alone, as IEEE 754 says: equal numbers give equal bits everywhere.
 
     Args:
         parameters: ``w``; like all the others without gaps in memory.
         gradients: ``g``, each lying in memory as its parameter does.
         state: ``m``, ``v`` and the counts of steps before this one; all are moved in place.
         solver: Either optimizer, with its numbers.
+
+    Raises:
+        TypeError: If a float32 tensor has gaps in memory.
+        ValueError: If it has another size than its parameter.
     """
-    keep, decay = 1.0, solver.weight_decay
+    decay, shrink = solver.weight_decay, 1.0
     if solver.name == "adamw":
-        keep, decay = 1 - solver.lr * decay, 0.0
+        decay, shrink = 0.0, 1 - solver.lr * solver.weight_decay
     for parameter, gradient, m, v, count in zip(parameters, gradients, *state, strict=True):
         w, g = parameter.detach().numpy(), gradient.numpy()
-        if decay:
-            g += decay * w
         t = float(count) + 1
-        count[()] = t
         lr = solver.lr * math.sqrt(1 - solver.beta2**t) / (1 - solver.beta1**t)
         move = _adam.step if BUILT and w.dtype == np.float32 else step
-        move(w, g, m, v, keep, lr, 1 - solver.beta1, 1 - solver.beta2, solver.eps)
+        move(w, g, m, v, decay, shrink, lr, 1 - solver.beta1, 1 - solver.beta2, solver.eps)
+        count[()] = t
 
 
 def step(
-    w: Array, g: Array, m: Array, v: Array, keep: float, lr: float, rest1: float, rest2: float, eps: float
+    parameter: Array,
+    gradient: Array,
+    exp_avg: Array,
+    exp_avg_sq: Array,
+    decay: float,
+    shrink: float,
+    lr: float,
+    one_minus_beta1: float,
+    one_minus_beta2: float,
+    eps: float,
 ) -> None:
-    """The C half in NumPy, to the same bits."""
-    m += (g - m) * rest1
-    v += (g * g - v) * rest2
-    w *= keep
-    w -= m * lr / (np.sqrt(v) + eps)
+    """Move a parameter and its moments by a gradient, all of one shape: as the C half, to the same bits."""
+    # A value without dimensions would be a number of Python's precision before NumPy 2.
+    w, g, m, v = map(np.atleast_1d, (parameter, gradient, exp_avg, exp_avg_sq))
+    with np.errstate(all="ignore"):  # who diverges is found by its result
+        g = g + w * decay
+        m += (g - m) * one_minus_beta1
+        v += (g * g - v) * one_minus_beta2
+        w *= shrink
+        w -= m * lr / (np.sqrt(v) + eps)
 
 
 def adam_by_torch(

@@ -28,8 +28,7 @@ _STATES: Mapping[str, tuple[tuple[str, Callable[[Tensor], Tensor]], ...]] = {
 PLAIN = tuple(_STATES)
 """Names of the solvers that `LocalOptimizer` is."""
 
-_ONE_PASS = ("adam", "adamw")
-"""Those that move parameters in one pass over memory, on a CPU."""
+_ADAMS = ("adam", "adamw")
 
 State = Mapping[str, Sequence[Tensor]]
 """An optimizer's tensors, by name, in the order of its parameters."""
@@ -60,8 +59,7 @@ class LocalOptimizer:
             centre = [p.detach().clone() for p in self._parameters]
         self._centre = centre or ()
         self._solver = solver
-        on_cpu = all(p.device.type == "cpu" for p in self._parameters)
-        self._in_one_pass = on_cpu and solver.name in _ONE_PASS
+        self._in_one_pass = solver.name in _ADAMS and _on_cpu(self._parameters)
         self._keep({name: [make(p) for p in self._parameters] for name, make in _STATES[solver.name]})
         self.steps = 0
         self._clear()
@@ -84,7 +82,7 @@ class LocalOptimizer:
         parameters = [_in_memory(p) for p in parameters]
         if self._in_one_pass:
             adam_on_cpu(parameters, gradients, state, solver)
-        elif solver.name in ("adam", "adamw"):
+        elif solver.name in _ADAMS:
             adam_by_torch(parameters, gradients, state, solver, self.steps)
         else:
             _sgd(parameters, gradients, state, solver)
@@ -109,6 +107,10 @@ class LocalOptimizer:
     def _clear(self) -> None:
         for parameter in self._parameters:
             parameter.grad = None
+
+
+def _on_cpu(tensors: Iterable[Tensor]) -> bool:
+    return all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def _in_memory(tensor: Tensor) -> Tensor:

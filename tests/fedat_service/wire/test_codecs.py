@@ -67,7 +67,7 @@ def test_sizes_are_within_the_bounds(codec, values):
 @pytest.mark.parametrize("change", [b"", b"?", b"??????????"], ids=["short", "longer", "much longer"])
 def test_a_wrong_length_is_refused(codec, change):
     payload = codec.encode(np.asarray([1.0, 2.0, 3.0], np.float32))
-    wrong = bytes(payload) + change if change else payload[:-1]
+    wrong = payload + change if change else payload[:-1]
     for operation in (
         lambda: codec.check(wrong, 3),
         lambda: codec.decode(wrong, 3),

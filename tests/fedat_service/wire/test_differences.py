@@ -208,6 +208,30 @@ def test_other_codecs_send_values_and_need_no_base(fields):
     assert entries(base=None, **fields) == expected
 
 
+def backwards(array):
+    return np.flip(np.flip(array).copy())
+
+
+def with_gaps(array):
+    return np.repeat(array.reshape(-1), 2)[::2].reshape(array.shape)
+
+
+def unaligned(array):
+    room = np.empty(array.nbytes + 1, np.int8)[1:].view(array.dtype).reshape(array.shape)
+    room[...] = array
+    return room
+
+
+@pytest.mark.parametrize("lay", [np.asfortranarray, backwards, with_gaps, unaligned])
+@pytest.mark.parametrize(
+    "fields", [{"name": "float32"}, {"name": "float16"}, {"name": "polyline"}, GRID, QSGD, AFFINE]
+)
+def test_how_arrays_lie_in_memory_does_not_matter(fields, lay):
+    update, base = ({n: lay(a) for n, a in to_params(one, MANIFEST).items()} for one in (UPDATE, BASE))
+    rng, settings = np.random.default_rng(0), CodecSettings(**{"name": "qsgd", **fields})
+    assert update_entries(update, base, MANIFEST.tensors, settings, rng) == entries(**fields)
+
+
 @every_rounding
 def test_without_a_base_there_is_no_difference(rounding):
     with pytest.raises(WireError, match=r"'conv\.weight' has no base") as refusal:

@@ -1,11 +1,13 @@
 import asyncio
 from concurrent.futures import Executor
 
+import numpy as np
 import pytest
 
 from fedat_service.errors import ManifestError, WireError
 from fedat_service.wire.bundle import Bundle
 from fedat_service.wire.codecs import Float32
+from fedat_service.wire.settings import CodecSettings
 from workers.client import ModelCache
 from workers.training.jobs import InlineExecutor
 
@@ -84,6 +86,31 @@ class Slow(InlineExecutor):
             0.001, lambda: late.set_running_or_notify_cancel() and late.set_result(done.result())
         )
         return late
+
+
+@pytest.mark.parametrize(
+    ("slot", "change", "named"),
+    [
+        ("weights", {"fc.bias": None}, r"'fc\.bias' is missing"),
+        ("weights", {"more": np.zeros(1, np.float32)}, "'more' is not in the manifest"),
+        ("weights", {"fc.bias": np.zeros(99, np.float32)}, r"'fc\.bias' must be"),
+        ("weights", {"fc.bias": np.zeros(3)}, "float64"),
+        ("control", {"fc.bias": np.zeros(99, np.float32)}, r"'fc\.bias' must be"),
+    ],
+)
+def test_an_update_that_does_not_fit_the_manifest_is_not_sent(virtually, small, params, slot, change, named):
+    changed = {name: array for name, array in {**params, **change}.items() if array is not None}
+    slots = {"weights": params, "control": params, slot: changed}
+    header = Bundle(federation="f", base_version=0, num_examples=1, entries=())
+    wanted = {"weights": ("fc.weight",), "control": ("fc.bias",)}
+
+    async def main():
+        with pytest.raises(ManifestError, match=named):
+            await small.encode_update(
+                header, slots, {}, wanted, CodecSettings(name="float32"), np.random.default_rng(0)
+            )
+
+    virtually(main())
 
 
 def test_parameters_that_are_no_model_of_the_manifest_are_not_sent(virtually, small, params):

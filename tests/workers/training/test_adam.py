@@ -4,7 +4,7 @@ from importlib.util import find_spec, module_from_spec
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedat_service.wire.settings import Solver
@@ -12,11 +12,13 @@ from workers.training import adam
 
 built = pytest.mark.skipif(not adam.BUILT, reason="no compiler built the C half")
 ODD_ONES = np.array([0, -0.0, 1e-42, -1e-42, 1e-30, 1e30, np.inf, -np.inf, np.nan], np.float32)
-numbers = st.tuples(*[st.floats(0, 1) for _ in range(5)])
+numbers = st.tuples(*[st.floats(0, 1) for _ in range(6)])
 
 
 def values(size, seed):
-    """Of which many are at the edges of what a float32 can be."""
+    """Of which many are at the edges of what a float32 can be; of size None, without dimensions."""
+    if size is None:
+        return [array.reshape(()) for array in values(1, seed)]
     draw = np.random.default_rng(seed)
     plain = draw.standard_normal((4, size), np.float32)
     w, g, m, v = np.where(draw.random((4, size)) < 0.2, draw.choice(ODD_ONES, (4, size)), plain)
@@ -24,11 +26,11 @@ def values(size, seed):
 
 
 @built
+@example(size=None, seed=0, numbers=(0.1, 0.9, 0.1, 0.1, 0.01, 0.5))
 @given(size=st.integers(0, 70), seed=st.integers(0, 999), numbers=numbers)
 def test_both_halves_give_the_same_bits(size, seed, numbers):
     mine, others = values(size, seed), values(size, seed)
-    with np.errstate(all="ignore"):
-        adam.step(*others, *numbers)
+    adam.step(*others, *numbers)
     adam._adam.step(*mine, *numbers)
     for here, there in zip(mine, others, strict=True):
         np.testing.assert_array_equal(here, there)
@@ -59,6 +61,17 @@ def test_torchs_kernels_take_the_same_steps(dtype, name, eps, weight_decay):
     torch.testing.assert_close(moved(dtype, solver), moved(dtype, solver, by_torch=True))
 
 
+@built
+def test_the_c_half_serves_float32_and_leaves_gradients_alone(monkeypatch):
+    monkeypatch.setattr(adam, "step", None)
+    w, g = torch.ones(3), torch.ones(3)
+    zeros = [[np.zeros(shape, np.float32)] for shape in (3, 3, ())]
+    adam.adam_on_cpu([w], [g], zeros, Solver(name="adam", weight_decay=0.5))
+    assert torch.equal(g, torch.ones(3))
+    assert (w < 1).all()
+
+
+@built
 def test_without_the_extension_numpy_gives_the_same_bits(monkeypatch):
     monkeypatch.setitem(sys.modules, "workers.training._adam", None)
     monkeypatch.delattr("workers.training._adam", raising=False)
@@ -102,7 +115,7 @@ def test_the_c_half_takes_only_whole_aligned_arrays_of_one_size(place, wrong):
     arrays = [floats() for _ in range(4)]
     arrays[place] = wrong
     with pytest.raises((ValueError, TypeError, BufferError)):
-        adam._adam.step(*arrays, 1.0, 0.1, 0.1, 0.1, 0.1)
+        adam._adam.step(*arrays, 0.1, 1.0, 0.1, 0.1, 0.1, 0.1)
     assert all(np.array_equal(array, floats()) for i, array in enumerate(arrays) if i != place)
 
 
@@ -112,11 +125,11 @@ def test_the_c_half_does_not_write_to_what_may_only_be_read(place):
     arrays = [floats() for _ in range(4)]
     arrays[place] = read_only()
     with pytest.raises((TypeError, BufferError)):
-        adam._adam.step(*arrays, 1.0, 0.1, 0.1, 0.1, 0.1)
+        adam._adam.step(*arrays, 0.1, 1.0, 0.1, 0.1, 0.1, 0.1)
 
 
 @built
 def test_the_c_half_refuses_pieces_of_numbers():
     arrays = [np.ones(5, np.int8) for _ in range(4)]
     with pytest.raises(ValueError, match="equally many floats"):
-        adam._adam.step(*arrays, 1.0, 0.1, 0.1, 0.1, 0.1)
+        adam._adam.step(*arrays, 0.1, 1.0, 0.1, 0.1, 0.1, 0.1)

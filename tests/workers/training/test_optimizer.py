@@ -4,7 +4,7 @@ import torch
 
 from fedat_service.errors import ConfigError
 from fedat_service.wire.settings import Solver
-from workers.training.optimizer import LocalOptimizer, add_proximal_gradient
+from workers.training.optimizer import LocalOptimizer, _on_cpu, add_proximal_gradient
 
 NAMES = ("sgd", "momentum", "adam", "adamw")
 
@@ -136,6 +136,32 @@ def test_it_goes_on_from_its_state(name):
         state, other = other.state(), LocalOptimizer(cut, solver)
         other.resume(state, step + 1)
     assert [w.item() for w in cut] == [w.item() for w in whole]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_parameter_that_comes_late_moves_as_one_that_begins_then(name):
+    solver = Solver(name=name, lr=0.1, weight_decay=0.1)
+    late, other, alone = _double([1.0]), _double([2.0]), _double([1.0])
+    one, own = LocalOptimizer([late, other], solver), LocalOptimizer([alone], solver)
+    for step in range(6):
+        other.grad = torch.full((1,), 5.0 - step, dtype=torch.float64)
+        if step > 2:
+            late.grad, alone.grad = (torch.full((1,), 1.0 + step, dtype=torch.float64) for _ in range(2))
+            own.step()
+        one.step()
+    assert late.item() == alone.item()
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+def test_on_a_cpu_and_only_there_adam_is_our_own(name, monkeypatch):
+    monkeypatch.setattr("workers.training.optimizer.adam_by_torch", None)
+    _steps(Solver(name=name), [1.0], [[2.0]])
+    here, there = torch.zeros(1), torch.zeros(1, device="meta")
+    assert [_on_cpu(tensors) for tensors in ([here], [there], [here, there])] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_solver_with_a_half_of_its_own_is_refused():

@@ -17,13 +17,13 @@ class StackedBatch:
     Args:
         inputs: ``(K, B, ...)``.
         labels: ``(K, B, 1)``.
-        slopes: Of each client's loss by the log-probability of its labels: -1 for each example that it really
-            has in the batch, divided by their number, 0 for the others; ``(K, B, 1)``.
+        label_gradients: Those of each client's loss by the log-probabilities of its labels: -1 for each
+            example that it really has in the batch, divided by their number, 0 for others; ``(K, B, 1)``.
     """
 
     inputs: Tensor
     labels: Tensor
-    slopes: Tensor
+    label_gradients: Tensor
 
 
 class StackedBatches:
@@ -48,9 +48,9 @@ class StackedBatches:
         for start in range(0, longest, jobs[0].solver.batch_size):
             part = slice(start, start + jobs[0].solver.batch_size)
             real = self.real[:, part]
-            slopes = -real / real.sum(1, keepdim=True)
+            by_label = (-real / real.sum(1, keepdim=True)).unsqueeze(2)
             labels = self._labels[:, part].unsqueeze(2)
-            self._batches.append(StackedBatch(self._inputs[:, part], labels, slopes.unsqueeze(2)))
+            self._batches.append(StackedBatch(self._inputs[:, part], labels, by_label))
 
     def epoch(self) -> Iterator[StackedBatch]:
         """Shuffle, and go through the batches; they are views that the next epoch overwrites."""

@@ -67,22 +67,22 @@ def _train(
     batches = StackedBatches(jobs, device)
     total = torch.zeros(len(jobs), dtype=torch.float64, device=device)
     for _ in range(solver.epochs):
-        found = []
+        losses = []
         for batch in batches.epoch():
             with rounding(device, bfloat16):
                 scores, back = model(tensors, batch.inputs)
-            each, gradient = _log_probabilities(scores.float(), batch)
+            each, gradient = _losses(scores.float(), batch)
             back(gradient.to(scores.dtype))
             optimizer.step()
-            found.append(each)
-        total -= (torch.cat(found, 1).squeeze(2) * batches.real).sum(1, dtype=torch.float64)
+            losses.append(each)
+        total += (torch.cat(losses, 1).squeeze(2) * batches.real).sum(1, dtype=torch.float64)
     return total
 
 
-def _log_probabilities(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
-    """Those of each example's label, ``(K, B, 1)``, and the gradient of each client's cross-entropy.
+def _losses(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Tensor]:
+    """Each example's cross-entropy, ``(K, B, 1)``, and the gradient of each client's mean of them.
 
-    The gradient is ``(softmax - one_hot) weight`` from the kernel of torch's own loss, to the same bits. The
+    The gradient is ``(softmax - one_hot) / n`` from the kernel of torch's own loss, to the same bits. The
     nodes of a loss around it would take as long as the rest of a small model's step.
 
     Args:
@@ -90,9 +90,9 @@ def _log_probabilities(scores: Tensor, batch: StackedBatch) -> tuple[Tensor, Ten
         batch: Whose labels they are held against.
     """
     log_softmax = F.log_softmax(scores, 2)
-    direction = torch.zeros_like(log_softmax).scatter_(2, batch.labels, batch.slopes)
+    direction = torch.zeros_like(log_softmax).scatter_(2, batch.labels, batch.label_gradients)
     gradient = torch._log_softmax_backward_data(direction, log_softmax, 2, scores.dtype)
-    return log_softmax.gather(2, batch.labels), gradient
+    return log_softmax.gather(2, batch.labels).neg_(), gradient
 
 
 def _require_one_key(model: StackedModel, jobs: Sequence[Job]) -> None:

@@ -13,7 +13,7 @@ from workers.models.state import params_of
 from workers.training.optimizer import PLAIN
 from workers.training.stacked.batches import StackedBatch
 from workers.training.stacked.job import Job
-from workers.training.stacked.stack_trainer import _log_probabilities, train_stack
+from workers.training.stacked.stack_trainer import _losses, train_stack
 from workers.training.stacked.stacking import StackedModel, stack
 from workers.training.torch_trainer import TorchTrainer
 
@@ -241,13 +241,13 @@ def test_the_loss_and_its_gradient_are_those_of_cross_entropy(num_clients, count
     scores = torch.randn(shape, generator=generator, dtype=torch.float64).mul_(9).requires_grad_()
     labels = torch.randint(num_classes, shape[:2], generator=generator)
     real = torch.arange(max(counts)) < torch.tensor(counts).unsqueeze(1)
-    slopes = (-real.float() / torch.tensor(counts).unsqueeze(1)).unsqueeze(2)
+    label_gradients = (-real.float() / torch.tensor(counts).unsqueeze(1)).unsqueeze(2)
     means = [F.cross_entropy(scores[k, :n], labels[k, :n]) for k, n in enumerate(counts)]
     sum(means).backward()
-    batch = StackedBatch(torch.empty(0), labels.unsqueeze(2), slopes)
-    log_probabilities, gradient = _log_probabilities(scores.detach().float(), batch)
-    losses = (log_probabilities * slopes).sum((1, 2))
-    torch.testing.assert_close(losses.double(), torch.stack(means).detach(), rtol=1e-5, atol=1e-6)
+    batch = StackedBatch(torch.empty(0), labels.unsqueeze(2), label_gradients)
+    losses, gradient = _losses(scores.detach().float(), batch)
+    found = -(losses * label_gradients).sum((1, 2))
+    torch.testing.assert_close(found.double(), torch.stack(means).detach(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(gradient.double(), scores.grad, rtol=1e-5, atol=1e-6)
     assert not gradient[~real].any()
     rounded = scores.detach().float().requires_grad_()
