@@ -70,9 +70,6 @@ STACKABLE = {
         nn.Conv2d(2, 4, 2), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(4, 4, 2), nn.AvgPool2d(2), nn.Flatten(),
         classifier(4),
     ),
-    "columns that nothing looks at": nn.Sequential(
-        nn.MaxPool2d((1, 3)), nn.Flatten(), nn.Linear(2 * 8 * 2, 3)
-    ),
     "functional pooling": Written(
         lambda m, x: m.fc(max_pool2d(m.c(x).relu(), 2, ceil_mode=True).flatten(1)),
         c=nn.Conv2d(2, 2, 4), fc=classifier(2 * 9),
