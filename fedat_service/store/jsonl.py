@@ -134,7 +134,7 @@ def _cut_torn(file: FileIO) -> None:
         start = max(0, end - _BLOCK_BYTES)
         file.seek(start)
         last = file.read(end - start).rfind(b"\n")
-        end = start if last < 0 else start + last + 1
+        end = start + last + 1
         if last >= 0:
             break
     if end < size:

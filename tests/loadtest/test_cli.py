@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from fedat_service.errors import ConfigError, FleetFailed
 from fedat_service.federation.events import TaskDelivered, UpdateAccepted, to_record
 from loadtest import cli
+from workers.fleet.pools import require_engine
 
 
 @pytest.fixture
@@ -75,6 +76,7 @@ def test_an_engine_that_is_not_installed_is_refused_before_anything_begins(
     assert isinstance(result.exception, ConfigError)
     assert "fedat-service[ray]" in str(result.exception)
     assert not out.exists()
+    require_engine("processes")
 
 
 def test_a_figure_cannot_be_a_folder(app, tmp_path):
