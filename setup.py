@@ -22,7 +22,7 @@ setup(
         extension(
             "fedat_service.wire._polyline", [f"fedat_service/wire/_polyline_{name}.h" for name in HEADERS]
         ),
-        extension("workers.training._adam", []),
-        extension("workers.training.stacked._max_pool", []),
+        extension("workers.training._adam", ["workers/training/_machines.h"]),
+        extension("workers.training.stacked._max_pool", ["workers/training/_machines.h"]),
     ]
 )

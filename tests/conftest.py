@@ -3,8 +3,11 @@
 import gc
 import json
 import os
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -57,6 +60,21 @@ def fashion_mnist() -> Dataset:
         if os.environ.get("CI") == "true":
             pytest.fail(str(missing))
         pytest.skip(str(missing))
+
+
+@pytest.fixture
+def unbuilt(monkeypatch) -> Callable[[str, str], ModuleType]:
+    """`unbuilt(module, extension)` is a module anew, as where no compiler built its extension."""
+
+    def load_anew(module: str, extension: str) -> ModuleType:
+        monkeypatch.setitem(sys.modules, extension, None)
+        monkeypatch.delattr(extension, raising=False)
+        spec = find_spec(module)
+        bare = module_from_spec(spec)
+        spec.loader.exec_module(bare)
+        return bare
+
+    return load_anew
 
 
 @pytest.fixture(scope="session")

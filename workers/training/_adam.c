@@ -9,21 +9,13 @@
 #include <math.h>
 #include <stdint.h>
 
-/* Built once more for each of these, where glibc chooses when it loads the module. */
-#if defined __x86_64__ && defined __GLIBC__ && defined __has_attribute
-#if __has_attribute(target_clones)
-#define FOR_EACH_MACHINE __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-#endif
-#ifndef FOR_EACH_MACHINE
-#define FOR_EACH_MACHINE
-#endif
+#include "_machines.h"
 
 typedef struct {
     float decay, shrink, lr, one_minus_beta1, one_minus_beta2, eps;
 } Numbers;
 
-FOR_EACH_MACHINE
+BUILT_FOR("avx512f", "avx2")
 static void run(float *restrict w, const float *restrict gradient, float *restrict m, float *restrict v,
                 Py_ssize_t n, Numbers s)
 {

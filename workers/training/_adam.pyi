@@ -1,4 +1,4 @@
-"""A step of Adam in C: see `workers.training.adam` for what it does."""
+"""A step of Adam in C: see `workers.training.adam.step` for what it takes and does."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,11 +8,6 @@ def step(
     gradient: NDArray[np.float32],
     exp_avg: NDArray[np.float32],
     exp_avg_sq: NDArray[np.float32],
-    decay: float,
-    shrink: float,
-    lr: float,
-    one_minus_beta1: float,
-    one_minus_beta2: float,
-    eps: float,
     /,
+    *numbers: float,
 ) -> None: ...

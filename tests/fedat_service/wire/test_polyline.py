@@ -1,6 +1,4 @@
-import sys
 from fractions import Fraction
-from importlib.util import find_spec, module_from_spec
 from math import floor
 
 import numpy as np
@@ -291,10 +289,7 @@ def test_the_fastest_backend_is_the_default():
     assert (polyline.backend, "numpy") == (next(iter(BACKENDS)), list(BACKENDS)[-1])
 
 
-def test_numpy_serves_where_the_extension_is_not_built(monkeypatch):
-    monkeypatch.setitem(sys.modules, "fedat_service.wire._polyline", None)
-    spec = find_spec("fedat_service.wire.polyline")
-    bare = module_from_spec(spec)
-    spec.loader.exec_module(bare)
+def test_numpy_serves_where_the_extension_is_not_built(unbuilt):
+    bare = unbuilt("fedat_service.wire.polyline", "fedat_service.wire._polyline")
     assert bare.backend == "numpy"
     assert bare.encode(float32([38.5, -120.2]), 5) == b"_p~iF~ps|U"

@@ -1,6 +1,3 @@
-import sys
-from importlib.util import find_spec, module_from_spec
-
 import numpy as np
 import pytest
 import torch
@@ -72,12 +69,8 @@ def test_the_c_half_serves_float32_and_leaves_gradients_alone(monkeypatch):
 
 
 @built
-def test_without_the_extension_numpy_gives_the_same_bits(monkeypatch):
-    monkeypatch.setitem(sys.modules, "workers.training._adam", None)
-    monkeypatch.delattr("workers.training._adam", raising=False)
-    spec = find_spec("workers.training.adam")
-    bare = module_from_spec(spec)
-    spec.loader.exec_module(bare)
+def test_without_the_extension_numpy_gives_the_same_bits(unbuilt, monkeypatch):
+    bare = unbuilt("workers.training.adam", "workers.training._adam")
     assert not bare.BUILT
     expected = moved(torch.float32, Solver(name="adam"))
     monkeypatch.setattr(adam, "adam_on_cpu", bare.adam_on_cpu)

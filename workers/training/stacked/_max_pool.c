@@ -9,15 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Built once more for AVX2, where glibc chooses when it loads the module. (The codec's builds have names.) */
-#if defined __x86_64__ && defined __GLIBC__ && defined __has_attribute
-#if __has_attribute(target_clones)
-#define FOR_EACH_MACHINE __attribute__((target_clones("avx2", "default")))
-#endif
-#endif
-#ifndef FOR_EACH_MACHINE
-#define FOR_EACH_MACHINE
-#endif
+#include "../_machines.h"
 
 /* Images ``(batch, height, width, channels)``, channels next to each other. */
 typedef struct {
@@ -79,7 +71,7 @@ static inline float from_bfloat16(uint16_t bits)
 
 /* Whole images. `winners` says which of its window's four values each result is. */
 #define DEFINE_LOOPS(KIND, BITS)                                                                            \
-    FOR_EACH_MACHINE                                                                                       \
+    BUILT_FOR("avx2")                                                                                      \
     static void forward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                      \
     {                                                                                                       \
         const BITS *x = images;                                                                             \
@@ -92,7 +84,7 @@ static inline float from_bfloat16(uint16_t bits)
                     best_of_four_##KIND(at, at + c, at + row, at + row + c, y, winners, c);                 \
                 }                                                                                           \
     }                                                                                                       \
-    FOR_EACH_MACHINE                                                                                       \
+    BUILT_FOR("avx2")                                                                                      \
     static void backward_##KIND(void *images, void *results, uint8_t *winners, Shape s)                     \
     {                                                                                                       \
         const BITS *g = results;                                                                            \

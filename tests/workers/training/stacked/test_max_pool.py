@@ -1,6 +1,3 @@
-import sys
-from importlib.util import find_spec, module_from_spec
-
 import numpy as np
 import pytest
 import torch
@@ -78,12 +75,8 @@ def test_torch_serves_all_others(images, monkeypatch):
     require_same(pooled_with_gradient(images), torchs(images))
 
 
-def test_torch_serves_where_the_extension_is_not_built(monkeypatch):
-    monkeypatch.setitem(sys.modules, "workers.training.stacked._max_pool", None)
-    monkeypatch.delattr("workers.training.stacked._max_pool", raising=False)
-    spec = find_spec("workers.training.stacked.max_pool")
-    bare = module_from_spec(spec)
-    spec.loader.exec_module(bare)
+def test_torch_serves_where_the_extension_is_not_built(unbuilt):
+    bare = unbuilt("workers.training.stacked.max_pool", "workers.training.stacked._max_pool")
     assert not bare.BUILT
     images = images_of((2, 3, 4, 5), torch.float32, 1)
     require_same(pooled_with_gradient(images, bare.max_pool_2x2), torchs(images))
