@@ -33,7 +33,7 @@ clean: ## forget the environments and all results
 	rm -rf .venv .venv-peers build dist *.egg-info runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	find fedat_service workers -name '*.so' -delete
 
-.venv/demo.ok: pyproject.toml constraints.txt setup.py $(wildcard fedat_service/wire/_polyline*.[ch] workers/training/*.[ch] workers/training/stacked/*.c)
+.venv/demo.ok: pyproject.toml constraints.txt setup.py $(wildcard fedat_service/wire/_polyline*.[ch] workers/training/*.[ch] workers/training/stacked/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) -e '.[worker,report]'
 	touch $@

@@ -3,6 +3,8 @@
 from setuptools import Extension, setup
 
 HEADERS = ["common", "encode", "decode", "avx2"]
+STACKED = "workers/training/stacked"
+MACHINES = "workers/training/_machines.h"
 
 
 def extension(module: str, depends: list[str]) -> Extension:
@@ -22,7 +24,11 @@ setup(
         extension(
             "fedat_service.wire._polyline", [f"fedat_service/wire/_polyline_{name}.h" for name in HEADERS]
         ),
-        extension("workers.training._adam", ["workers/training/_machines.h"]),
-        extension("workers.training.stacked._max_pool", ["workers/training/_machines.h"]),
+        extension("workers.training._adam", [MACHINES]),
+        extension("workers.training.stacked._max_pool", [MACHINES, f"{STACKED}/_cells.h"]),
+        extension(
+            "workers.training.stacked._pooled_convolution",
+            [MACHINES, f"{STACKED}/_cells.h", f"{STACKED}/_window_loops.h"],
+        ),
     ]
 )

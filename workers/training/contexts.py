@@ -31,6 +31,22 @@ def rounding(device: torch.device, bfloat16: bool) -> AbstractContextManager[obj
     return torch.autocast(device.type, torch.bfloat16) if bfloat16 else nullcontext()
 
 
+def type_of_layers(weight: Tensor) -> torch.dtype:
+    """What a layer with such a weight computes in, where it is called."""
+    rounds = weight.dtype is torch.float32 and _rounds(weight.device)
+    return torch.get_autocast_dtype(weight.device.type) if rounds else weight.dtype
+
+
+def as_they_are(device: torch.device) -> AbstractContextManager[object]:
+    """Run layers in the types of what they are given, within `rounding` too."""
+    return torch.autocast(device.type, enabled=False) if _rounds(device) else nullcontext()
+
+
+def _rounds(device: torch.device) -> bool:
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run torch on one thread: with more, processes that share the cores slow each other down."""

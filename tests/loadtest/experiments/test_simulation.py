@@ -63,8 +63,14 @@ def test_one_seed_gives_one_log_whatever_trains_and_another_seed_another(log_of)
     assert log_of("inline") == inline
     assert log_of("processes", processes=2) == inline
     assert log_of("inline", seed=1) != inline
-    rounded = log_of("inline", bfloat16=True)
-    assert log_of("processes", bfloat16=True) == rounded != inline
+
+
+@pytest.mark.no_cover
+def test_one_seed_gives_one_log_of_convolutions_rounded_or_not(log_of):
+    exact = log_of("inline", model="cnn")
+    assert log_of("processes", model="cnn", processes=2) == exact
+    rounded = log_of("inline", model="cnn", bfloat16=True)
+    assert log_of("processes", model="cnn", bfloat16=True) == rounded != exact
 
 
 @pytest.mark.timeout(300)

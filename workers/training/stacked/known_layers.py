@@ -1,17 +1,26 @@
 """The layers that K clients can run at once, each with parameters of its own, and exactly."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
+from workers.training.contexts import as_they_are, type_of_layers
 from workers.training.stacked.convolution import conv2d
 from workers.training.stacked.layer import Back, Layer, Layout, Tensors, add_gradient, by_torch, names_of
 from workers.training.stacked.max_pool import max_pool_2x2
 from workers.training.stacked.pooling import POOLING, call_of, window_of_pooling
 from workers.training.stacked.windows import ELEMENT, Window
+
+RELU: Final = Layer(lambda h, _, _wanted: _relu(h), None, window=ELEMENT)
+MAX_POOL_2X2: Final = Layer(
+    lambda h, _, _wanted: max_pool_2x2(h), Layout.CHANNELS, window=Window((2, 2), (2, 2))
+)
+
+_FEW_EXAMPLES = 32
+"""With no more in a batch, rounding the weights of a linear layer takes longer than it gains."""
 
 
 def module_layer(prefix: str, module: nn.Module) -> Layer | None:
@@ -21,7 +30,7 @@ def module_layer(prefix: str, module: nn.Module) -> Layer | None:
     """
     kind = type(module)
     if kind is nn.ReLU:
-        return _relu()
+        return RELU
     if kind in _ELEMENTWISE_MODULES:
         return _elementwise(module)
     if (pooling := call_of(module)) is not None:
@@ -41,7 +50,7 @@ def call_layer(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if function == "contiguous":
         return Layer(lambda h, _, _wanted: (h, lambda gradient: gradient), None, window=ELEMENT)
     if function in _RELUS:
-        return _relu()
+        return RELU
     if function in _FLATTENINGS:
         return _flatten(*args, **kwargs)
     if function in _RESHAPES and not kwargs:
@@ -69,33 +78,34 @@ def _linear(prefix: str, module: nn.Linear) -> Layer:
 
     def trace(h: Tensor, tensors: Tensors, wanted: bool) -> tuple[Tensor, Back]:
         weight, *biases = (tensors[name] for name in names)
+        few = h.device.type == "cpu" and h.shape[1] <= _FEW_EXAMPLES
+        dtype, given = weight.dtype if few else type_of_layers(weight), h.dtype
+        values, rounded = h.to(dtype), weight.to(dtype)
 
         def back(gradient: Tensor) -> Tensor | None:
             if weight.requires_grad:
-                add_gradient(weight, torch.bmm(gradient.transpose(1, 2), h.to(gradient.dtype)))
+                add_gradient(weight, torch.bmm(gradient.transpose(1, 2), values))
             for bias in biases:
                 if bias.requires_grad:
                     add_gradient(bias, gradient.sum(1))
-            return torch.bmm(gradient, weight.detach().to(gradient.dtype)).to(h.dtype) if wanted else None
+            return torch.bmm(gradient, rounded.detach()).to(given) if wanted else None
 
-        if not biases:
-            return torch.bmm(h, weight.transpose(1, 2)), back
-        return torch.baddbmm(biases[0].unsqueeze(1), h, weight.transpose(1, 2)), back
+        with as_they_are(h.device):
+            if not biases:
+                return torch.bmm(values, rounded.transpose(1, 2)), back
+            return torch.baddbmm(biases[0].unsqueeze(1).to(dtype), values, rounded.transpose(1, 2)), back
 
     return Layer(trace, Layout.CLIENTS, names)
 
 
-def _relu() -> Layer:
-    def trace(h: Tensor, _: Tensors, _wanted: bool) -> tuple[Tensor, Back]:
-        result = torch.relu(h)
+def _relu(h: Tensor) -> tuple[Tensor, Back]:
+    result = torch.relu(h)
 
-        def back(gradient: Tensor) -> Tensor:
-            passed: Tensor = torch.ops.aten.threshold_backward(gradient, result, 0)
-            return passed
+    def back(gradient: Tensor) -> Tensor:
+        passed: Tensor = torch.ops.aten.threshold_backward(gradient, result, 0)
+        return passed
 
-        return result, back
-
-    return Layer(trace, None, window=ELEMENT)
+    return result, back
 
 
 def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
@@ -109,8 +119,8 @@ def _reshaped(reshape: Callable[[Tensor], Tensor]) -> Layer:
 def _pooling(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Layer:
     call: Any = function
     window = window_of_pooling(function, args, kwargs)
-    if window == Window((2, 2), (2, 2)) and function is not F.avg_pool2d:
-        return Layer(lambda h, _, _wanted: max_pool_2x2(h), Layout.CHANNELS, window=window)
+    if window == MAX_POOL_2X2.window and function is not F.avg_pool2d:
+        return MAX_POOL_2X2
     return Layer(by_torch(lambda h, _: call(h, *args, **kwargs)), Layout.CHANNELS, window=window)
 
 

@@ -1,6 +1,6 @@
 """What a layer of a stack is: values of K clients forward, and gradients back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,6 +21,12 @@ Trace = Callable[[Tensor, Tensors, bool], tuple[Tensor, Back]]
 It is told whether the gradient of the values before is wanted, and called where torch records nothing.
 """
 
+Pooled = Callable[[Tensor, Tensors, bool], tuple[Tensor, Back] | None]
+"""As a `Trace`, but with 2x2 max-pooling, and with ReLU if that is told; None for values it is not known for.
+
+It takes values by clients, gives them by channels, and its way back gives None.
+"""
+
 
 class Layout(Enum):
     """How the values of K clients with B examples each lie in one tensor."""
@@ -34,11 +40,13 @@ class Layer:
     """One step of a stacked forward.
 
     Args:
-        trace: What it does; values before and after lie in the same layout, unless it is there to change it.
+        trace: What it does; values before and after lie in the same layout, if it does not say otherwise.
         layout: The one it works in; None if that does not matter.
         parameters: Names of the tensors that its way back may set gradients of.
         mixes_examples: Whether an example's result depends on the rest of its batch.
         window: What one of its results looks at, in rows and columns; None if that may be all.
+        gives: The layout of the values after, if that is another one.
+        pooled: What it does at once with pooling behind it; None if one by one is faster.
     """
 
     trace: Trace
@@ -46,10 +54,35 @@ class Layer:
     parameters: tuple[str, ...] = ()
     mixes_examples: bool = False
     window: Window | None = None
+    gives: Layout | None = None
+    pooled: Pooled | None = None
 
     def learns(self, tensors: Tensors) -> bool:
         """Whether its way back sets gradients."""
         return any(tensors[name].requires_grad for name in self.parameters)
+
+
+def chained(layers: Sequence[Layer]) -> Trace:
+    """One layer after the other."""
+
+    def trace(h: Tensor, tensors: Tensors, wanted: bool) -> tuple[Tensor, Back]:
+        backs: list[Back] = []
+        for layer in layers:
+            h, back = layer.trace(h, tensors, wanted)
+            wanted = wanted or layer.learns(tensors)
+            if wanted:
+                backs.append(back)
+
+        def take(gradient: Tensor) -> Tensor | None:
+            before: Tensor | None = gradient
+            while backs and before is not None:
+                # Each goes with its activations: none may be alive beside the next batch's.
+                before = backs.pop()(before)
+            return before
+
+        return h, take
+
+    return trace
 
 
 def by_torch(apply: Callable[[Tensor, Tensors], Tensor]) -> Trace:

@@ -14,9 +14,9 @@ def laid_out(layers: Sequence[Layer]) -> list[Layer]:
     layout = Layout.CLIENTS
     for layer in layers:
         if layer.layout is not None and layer.layout is not layout:
-            layout = layer.layout
-            steps.append(_CHANGES[layout])
+            steps.append(_CHANGES[layer.layout])
         steps.append(layer)
+        layout = layer.gives or layer.layout or layout
     return steps if layout is Layout.CLIENTS else [*steps, _CHANGES[Layout.CLIENTS]]
 
 
@@ -42,4 +42,8 @@ def _clients(h: Tensor, tensors: Tensors, _: bool) -> tuple[Tensor, Back]:
     return _to_clients(h, num_clients), _to_channels
 
 
-_CHANGES = {Layout.CHANNELS: Layer(_channels, None), Layout.CLIENTS: Layer(_clients, None)}
+TO_CHANNELS = Layer(_channels, Layout.CLIENTS, gives=Layout.CHANNELS)
+"""From the layout in which clients are apart to that of convolutions."""
+
+_TO_CLIENTS = Layer(_clients, Layout.CHANNELS, gives=Layout.CLIENTS)
+_CHANGES = {Layout.CHANNELS: TO_CHANNELS, Layout.CLIENTS: _TO_CLIENTS}

@@ -1,7 +1,7 @@
 """An `nn.Module` as a stacked forward: found by tracing, and held against the module before it is used."""
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,9 @@ from fedat_service.params import Params
 from workers.models.state import require_fitting
 from workers.training.contexts import one_thread, seeded
 from workers.training.devices import CPU
+from workers.training.stacked.fusing import fused
 from workers.training.stacked.known_layers import call_layer, module_layer
-from workers.training.stacked.layer import Back, Layer, Tensors
+from workers.training.stacked.layer import Back, Layer, Tensors, chained
 from workers.training.stacked.layouts import laid_out
 from workers.training.stacked.windows import looked_at
 
@@ -41,32 +42,19 @@ class StackedModel:
 
     def __init__(self, module: nn.Module, layers: Sequence[Layer]) -> None:
         self._module = module
-        self._steps = laid_out(layers)
+        self._steps = laid_out(fused(layers))
         self._windows = [layer.window for layer in layers]
         self.mixes_examples = any(layer.mixes_examples for layer in layers)
         """Whether the examples of a batch depend on each other, so that none may be added to fill it up."""
 
-    def __call__(self, tensors: Tensors, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def __call__(self, tensors: Tensors, inputs: Tensor) -> tuple[Tensor, Back]:
         """Map inputs ``(K, B, ...)`` to scores ``(K, B, num_classes)``; buffers are moved in place.
 
         Returns:
             The scores, and what sets the gradients of `tensors` by that of the scores, once.
         """
-        h, learns = self._seen(inputs), False
-        backs: list[Back] = []
         with torch.no_grad():
-            for step in self._steps:
-                h, back = step.trace(h, tensors, learns)
-                learns = learns or step.learns(tensors)
-                if learns:
-                    backs.append(back)
-
-        def take(gradient: Tensor | None) -> None:
-            while backs and gradient is not None:
-                # Each goes with its activations: none may be alive beside the next batch's.
-                gradient = backs.pop()(gradient)
-
-        return h, take
+            return chained(self._steps)(self._seen(inputs), tensors, False)
 
     def _seen(self, inputs: Tensor) -> Tensor:
         """What the layers look at: the rest of an image would be calculated and dropped."""

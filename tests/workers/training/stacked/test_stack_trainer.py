@@ -11,6 +11,7 @@ from fedat_service.wire.settings import Solver
 from workers.models.networks import build
 from workers.models.state import params_of
 from workers.training.optimizer import PLAIN
+from workers.training.stacked import stacking
 from workers.training.stacked.batches import StackedBatch
 from workers.training.stacked.job import Job
 from workers.training.stacked.stack_trainer import _losses, train_stack
@@ -161,16 +162,21 @@ def test_results_are_arrays_of_their_own(network):
         assert not np.shares_memory(array, other.params[name])
 
 
-@pytest.mark.parametrize("network", ["mlp", "cnn"])
-def test_bfloat16_stays_near_float32(network):
+@pytest.mark.parametrize(("network", "batch_size"), [("mlp", 33), ("cnn", 10)])
+def test_bfloat16_stays_near_float32(network, batch_size):
     model = build(network, SHAPE, 10, seed=0)
-    jobs = jobs_for(model, SOLVER, UNEQUAL)
+    jobs = jobs_for(model, Solver(lr=0.01, epochs=2, batch_size=batch_size), (91, 95, 99))
     exact = train_stack(stacked(model), jobs)
     rough = train_stack(stacked(model), jobs, bfloat16=True)
     for one, other in zip(exact, rough, strict=True):
         assert one.metrics["train_loss"] != other.metrics["train_loss"]
         assert one.metrics["train_loss"] == pytest.approx(other.metrics["train_loss"], rel=0.02)
         assert all(array.dtype == np.float32 for array in other.params.values())
+
+
+def test_linear_layers_of_few_examples_stay_in_float32(mlp):
+    jobs = jobs_for(mlp, Solver(lr=0.01, epochs=2, batch_size=32), (67, 70, 96))
+    assert_same_bits(train_stack(stacked(mlp), jobs, bfloat16=True), train_stack(stacked(mlp), jobs))
 
 
 def test_a_result_that_is_not_finite_is_refused_with_its_job_and_tensor(mlp):
@@ -211,7 +217,8 @@ def test_a_start_of_another_model_is_refused(mlp):
 
 @pytest.mark.parametrize("prox_mu", [0.0, 0.4])
 @pytest.mark.parametrize("name", PLAIN)
-def test_every_optimizer_moves_a_stack_elsewhere(away, name, prox_mu):
+def test_every_optimizer_moves_a_stack_elsewhere(away, name, prox_mu, monkeypatch):
+    monkeypatch.setattr(stacking, "fused", list)  # which is for a CPU, and adds up in another order
     model = build("cnn", SHAPE, 10, seed=0)
     jobs = jobs_for(model, Solver(name=name, lr=0.01, prox_mu=prox_mu, epochs=2), UNEQUAL)
     assert_same_bits(train_stack(stacked(model), jobs, device=away), train_stack(stacked(model), jobs))
