@@ -25,10 +25,10 @@ setup(
             "fedat_service.wire._polyline", [f"fedat_service/wire/_polyline_{name}.h" for name in HEADERS]
         ),
         extension("workers.training._adam", [MACHINES]),
-        extension("workers.training.stacked._max_pool", [MACHINES, f"{STACKED}/_cells.h"]),
+        extension("workers.training.stacked._max_pool", [MACHINES]),
         extension(
             "workers.training.stacked._pooled_convolution",
-            [MACHINES, f"{STACKED}/_cells.h", f"{STACKED}/_window_loops.h"],
+            [MACHINES, f"{STACKED}/_window_loops.h"],
         ),
     ]
 )

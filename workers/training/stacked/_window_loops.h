@@ -11,13 +11,22 @@
 #include <string.h>
 
 #include "../_machines.h"
-#include "_cells.h"
 
-enum { LANES = 16, MOST_TAPS = 128, MOST_WINDOWS = 16, NOWHERE = 4 };
+/* With the masks of AVX-512 such vectors compare fastest. */
+#if defined __GNUC__ && !defined __clang__ && __GNUC__ >= 12
+#define BUILT_FOR_LANES BUILT_FOR("arch=x86-64-v4", "avx2")
+#else
+#define BUILT_FOR_LANES BUILT_FOR("avx2")
+#endif
+
+/* As many numbers as fit into a register of the machines that it is built for. */
+enum { LANES = SEVERAL_BUILDS ? 8 : 4, MOST_TAPS = 128, NOWHERE = 4 };
 enum Direction { FORWARD, FORWARD_WITH_RELU, BACKWARD };
 
-/* Output channels side by side; compilers split them over what registers there are. */
+/* Output channels side by side: numbers, masks and places in windows. */
 typedef float Lanes __attribute__((vector_size(4 * LANES)));
+typedef int32_t Places __attribute__((vector_size(4 * LANES)));
+typedef uint8_t Bytes __attribute__((vector_size(LANES)));
 
 /* `images` (clients, batch, height, width), of which a row lies without gaps; the others are without any:
  * `kernels` (clients, rows, columns, channels), `biases` (clients, channels), `results` and `winners` (batch,
@@ -40,149 +49,103 @@ typedef struct {
     size_t step;  /* from one window's results to the next one's */
 } Block;
 
-/* Some windows side by side: values or gradients at the four places of each, and what is left of them. */
-typedef struct {
-    uint32_t places[4][MOST_WINDOWS * LANES];
-    uint32_t bits[MOST_WINDOWS * LANES];
-    uint8_t winners[MOST_WINDOWS * LANES];
-    size_t count;
-} Windows;
+#define WHERE(MASK, YES, NO) (((MASK) & (YES)) | (~(MASK) & (NO)))
+#define ALL(PLACE) ((Places){0} + (PLACE))
 
-/* Fill the places of some windows, the first of them at `x`. Where a compiler knows the size of the kernel, it
- * keeps that in registers: `convolve` and `accumulate` tell it the commonest.
- */
-static inline void convolve_by(size_t rows, size_t columns, const Block *restrict s, const float *restrict x,
-                               Windows *restrict v)
-{
-    for (size_t j = 0; j < v->count; j++) {
-        const Lanes *kernel = s->kernel;
-        Lanes v0 = s->bias, v1 = v0, v2 = v0, v3 = v0;
-        for (size_t row = 0; row < rows; row++) {
-            const float *above = x + (ptrdiff_t)row * s->next_row + 2 * j, *below = above + s->next_row;
-            for (size_t column = 0; column < columns; column++, kernel++) {
-                v0 += *kernel * above[column];
-                v1 += *kernel * above[column + 1];
-                v2 += *kernel * below[column];
-                v3 += *kernel * below[column + 1];
-            }
-        }
-        memcpy(v->places[0] + j * LANES, &v0, sizeof v0);
-        memcpy(v->places[1] + j * LANES, &v1, sizeof v1);
-        memcpy(v->places[2] + j * LANES, &v2, sizeof v2);
-        memcpy(v->places[3] + j * LANES, &v3, sizeof v3);
+/* As torch takes them: the first of equals, and the last that is not a number. */
+#define TAKE_IF_BETTER(VALUE, PLACE)                                                                        \
+    {                                                                                                       \
+        const Places better = (Places)((VALUE) > best) | (Places)((VALUE) != (VALUE));                      \
+        best = (Lanes)WHERE(better, (Places)(VALUE), (Places)best);                                         \
+        winner = WHERE(better, ALL(PLACE), winner);                                                         \
     }
-}
 
-/* Add to the parameters' gradients what those of the windows' places say. */
-static inline void accumulate_by(size_t rows, size_t columns, Block *restrict s, const float *restrict x,
-                                 const Windows *restrict v)
-{
-    for (size_t j = 0; j < v->count; j++) {
-        Lanes *kernel = s->kernel, g0, g1, g2, g3;
-        memcpy(&g0, v->places[0] + j * LANES, sizeof g0);
-        memcpy(&g1, v->places[1] + j * LANES, sizeof g1);
-        memcpy(&g2, v->places[2] + j * LANES, sizeof g2);
-        memcpy(&g3, v->places[3] + j * LANES, sizeof g3);
-        for (size_t row = 0; row < rows; row++) {
-            const float *above = x + (ptrdiff_t)row * s->next_row + 2 * j, *below = above + s->next_row;
-            for (size_t column = 0; column < columns; column++, kernel++)
-                *kernel += g0 * above[column] + g1 * above[column + 1] + g2 * below[column] +
-                           g3 * below[column + 1];
-        }
-        s->bias += g0 + g1 + g2 + g3;
+/* Whole lanes by one instruction, a part of them by a call. */
+#define COPY_LANES(TO, FROM, COUNT)                                                                         \
+    {                                                                                                       \
+        if ((COUNT) == LANES)                                                                               \
+            memcpy(TO, FROM, LANES * sizeof *(FROM));                                                       \
+        else                                                                                                \
+            memcpy(TO, FROM, (COUNT) * sizeof *(FROM));                                                     \
     }
-}
 
-BUILT_FOR("avx512f", "avx2")
-static void convolve(const Block *s, const float *x, Windows *v)
-{
-    if (s->rows == 3 && s->columns == 3)
-        convolve_by(3, 3, s, x, v);
-    else
-        convolve_by(s->rows, s->columns, s, x, v);
-}
+/* A compiler unrolls this, and then reads no value twice; the commonest kernel gains a third of its time. */
+#define TAPS_3X3(DO) DO(0, 0) DO(0, 1) DO(0, 2) DO(1, 0) DO(1, 1) DO(1, 2) DO(2, 0) DO(2, 1) DO(2, 2)
 
-BUILT_FOR("avx512f", "avx2")
-static void accumulate(Block *s, const float *x, const Windows *v)
-{
-    if (s->rows == 3 && s->columns == 3)
-        accumulate_by(3, 3, s, x, v);
-    else
-        accumulate_by(s->rows, s->columns, s, x, v);
-}
-
-BUILT_FOR("avx2")
-static void pool(Windows *v, int relu)
-{
-    const size_t n = v->count * LANES;
-    best_of_four_float32(v->places[0], v->places[1], v->places[2], v->places[3], v->bits, v->winners, n);
-    if (relu)
-        for (size_t i = 0; i < n; i++) {
-            const int dead = from_float32(v->bits[i]) <= 0;
-            v->bits[i] = dead ? 0 : v->bits[i];
-            v->winners[i] = dead ? NOWHERE : v->winners[i];
-        }
-}
-
-BUILT_FOR("avx2")
-static void spread(Windows *v)
-{
-    to_one_of_four_float32(v->bits, v->winners, v->places[0], v->places[1], v->places[2], v->places[3],
-                           v->count * LANES);
-}
-
-/* Sizes that a compiler knows are one instruction, others a call. */
-static inline void copy_lanes(void *to, const void *from, size_t count, size_t item_bytes)
-{
-    if (count == LANES && item_bytes == 4)
-        memcpy(to, from, LANES * 4);
-    else if (count == LANES && item_bytes == 1)
-        memcpy(to, from, LANES);
-    else
-        memcpy(to, from, count * item_bytes);
-}
-
-static inline void store(const Block *s, const Windows *v, float *results, uint8_t *winners)
-{
-    for (size_t j = 0; j < v->count; j++) {
-        copy_lanes(results + j * s->step, v->bits + j * LANES, s->count, sizeof *results);
-        copy_lanes(winners + j * s->step, v->winners + j * LANES, s->count, sizeof *winners);
+#define ALL_TAPS(DO)                                                                                        \
+    {                                                                                                       \
+        if (s->rows == 3 && s->columns == 3) {                                                              \
+            TAPS_3X3(DO)                                                                                    \
+        } else {                                                                                            \
+            for (size_t row = 0; row < s->rows; row++)                                                      \
+                for (size_t column = 0; column < s->columns; column++)                                      \
+                    DO(row, column)                                                                         \
+        }                                                                                                   \
     }
-}
 
-static inline void load(const Block *s, Windows *v, const float *results, const uint8_t *winners)
-{
-    for (size_t j = 0; j < v->count; j++) {
-        copy_lanes(v->bits + j * LANES, results + j * s->step, s->count, sizeof *results);
-        copy_lanes(v->winners + j * LANES, winners + j * s->step, s->count, sizeof *winners);
+/* For one weight of the kernel: what it adds to the results at a window's four places, `x` being the first. */
+#define CONVOLVE(ROW, COLUMN)                                                                               \
+    {                                                                                                       \
+        const Lanes kernel = s->kernel[(ROW) * s->columns + (COLUMN)];                                      \
+        const float *above = x + (ptrdiff_t)(ROW) * s->next_row + (COLUMN), *below = above + s->next_row;   \
+        v0 += kernel * above[0];                                                                            \
+        v1 += kernel * above[1];                                                                            \
+        v2 += kernel * below[0];                                                                            \
+        v3 += kernel * below[1];                                                                            \
     }
-}
 
-/* Some windows of a row, the first of them at `x`. */
-static void run_windows(Block *s, Windows *v, const float *x, float *results, uint8_t *winners,
-                        enum Direction direction)
-{
-    if (direction == BACKWARD) {
-        load(s, v, results, winners);
-        spread(v);
-        accumulate(s, x, v);
-    } else {
-        convolve(s, x, v);
-        pool(v, direction == FORWARD_WITH_RELU);
-        store(s, v, results, winners);
+/* And what the gradients at these places add to its own. */
+#define ACCUMULATE(ROW, COLUMN)                                                                             \
+    {                                                                                                       \
+        const float *above = x + (ptrdiff_t)(ROW) * s->next_row + (COLUMN), *below = above + s->next_row;   \
+        s->kernel[(ROW) * s->columns + (COLUMN)] +=                                                         \
+            (g0 * above[0] + g1 * above[1]) + (g2 * below[0] + g3 * below[1]);                              \
     }
-}
 
-static void run_image(Block *s, const float *image, float *results, uint8_t *winners,
-                      enum Direction direction)
+BUILT_FOR_LANES
+static void forward_image(const Block *restrict s, const float *restrict image, float *restrict results,
+                          uint8_t *restrict winners, int relu)
 {
-    Windows v = {.count = 0};
     for (size_t i = 0; i < s->high; i++)
-        for (size_t j = 0; j < s->wide; j += v.count) {
-            const size_t left = s->wide - j, at = (i * s->wide + j) * s->step;
-            v.count = left < MOST_WINDOWS ? left : MOST_WINDOWS;
-            run_windows(s, &v, image + 2 * (ptrdiff_t)i * s->next_row + 2 * j, results + at, winners + at,
-                        direction);
+        for (size_t j = 0; j < s->wide; j++, results += s->step, winners += s->step) {
+            const float *x = image + 2 * ((ptrdiff_t)i * s->next_row + (ptrdiff_t)j);
+            Lanes v0 = s->bias, v1 = v0, v2 = v0, v3 = v0;
+            ALL_TAPS(CONVOLVE)
+            Lanes best = v0;
+            Places winner = ALL(0);
+            TAKE_IF_BETTER(v1, 1)
+            TAKE_IF_BETTER(v2, 2)
+            TAKE_IF_BETTER(v3, 3)
+            if (relu) {
+                const Places dead = (Places)(best <= 0.0f);
+                best = (Lanes)(~dead & (Places)best);
+                winner = WHERE(dead, ALL(NOWHERE), winner);
+            }
+            const Bytes places = __builtin_convertvector(winner, Bytes);
+            COPY_LANES(results, (const float *)&best, s->count)
+            COPY_LANES(winners, (const uint8_t *)&places, s->count)
+        }
+}
+
+BUILT_FOR_LANES
+static void backward_image(Block *restrict s, const float *restrict image, const float *restrict results,
+                           const uint8_t *restrict winners)
+{
+    for (size_t i = 0; i < s->high; i++)
+        for (size_t j = 0; j < s->wide; j++, results += s->step, winners += s->step) {
+            const float *x = image + 2 * ((ptrdiff_t)i * s->next_row + (ptrdiff_t)j);
+            uint8_t places[LANES] = {0};
+            int32_t wide_places[LANES];
+            Places gradient = ALL(0), winner;
+            COPY_LANES(&gradient, results, s->count)
+            COPY_LANES(places, winners, s->count)
+            for (int lane = 0; lane < LANES; lane++)
+                wide_places[lane] = places[lane];
+            memcpy(&winner, wide_places, sizeof winner);
+            const Lanes g0 = (Lanes)(gradient & (winner == 0)), g1 = (Lanes)(gradient & (winner == 1));
+            const Lanes g2 = (Lanes)(gradient & (winner == 2)), g3 = (Lanes)(gradient & (winner == 3));
+            ALL_TAPS(ACCUMULATE)
+            s->bias += (g0 + g1) + (g2 + g3);
         }
 }
 
@@ -211,7 +174,10 @@ static void run_block(const Arrays *a, size_t client, size_t channel, enum Direc
     for (size_t b = 0; b < a->batch; b++) {
         const float *image = a->images + (ptrdiff_t)client * a->next_client + (ptrdiff_t)b * a->next_image;
         const size_t at = b * a->high * a->wide * step + client * a->channels + channel;
-        run_image(&s, image, a->results + at, a->winners + at, direction);
+        if (direction == BACKWARD)
+            backward_image(&s, image, a->results + at, a->winners + at);
+        else
+            forward_image(&s, image, a->results + at, a->winners + at, direction == FORWARD_WITH_RELU);
     }
     if (direction == BACKWARD)
         move_parameters(a, client, channel, &s, direction);

@@ -53,7 +53,7 @@ def _by_hand(module: nn.Conv2d, names: tuple[str, ...]) -> Trace:
         def back(gradient: Tensor) -> Tensor | None:
             for bias in biases:
                 if bias.requires_grad:  # torch's own way takes as long as a convolution of one channel
-                    add_gradient(bias, gradient.sum((0, 2, 3), dtype=bias.dtype).view_as(bias))
+                    add_gradient(bias, gradient.sum((0, 2, 3)).view_as(bias))
             if weight.requires_grad:
                 add_gradient(weight, _to_kernels(module, values, kernels, gradient).view_as(weight))
             return _way_back(_VALUES, module, values, kernels, gradient).to(given) if wanted else None

@@ -19,8 +19,8 @@ MAX_POOL_2X2: Final = Layer(
     lambda h, _, _wanted: max_pool_2x2(h), Layout.CHANNELS, window=Window((2, 2), (2, 2))
 )
 
-_FEW_EXAMPLES = 32
-"""With no more in a batch, rounding the weights of a linear layer takes longer than it gains."""
+_FEW_PRODUCTS = 400_000
+"""With no more of them a client, rounding a linear layer takes longer than it gains."""
 
 
 def module_layer(prefix: str, module: nn.Module) -> Layer | None:
@@ -78,8 +78,8 @@ def _linear(prefix: str, module: nn.Linear) -> Layer:
 
     def trace(h: Tensor, tensors: Tensors, wanted: bool) -> tuple[Tensor, Back]:
         weight, *biases = (tensors[name] for name in names)
-        few = h.device.type == "cpu" and h.shape[1] <= _FEW_EXAMPLES
-        dtype, given = weight.dtype if few else type_of_layers(weight), h.dtype
+        exact = h.device.type == "cpu" and h.shape[1] * weight[0].numel() <= _FEW_PRODUCTS
+        dtype, given = weight.dtype if exact else type_of_layers(weight), h.dtype
         values, rounded = h.to(dtype), weight.to(dtype)
 
         def back(gradient: Tensor) -> Tensor | None:

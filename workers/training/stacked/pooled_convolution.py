@@ -147,5 +147,5 @@ def backward(images: Array, kernels: Array, biases: Array, gradient: Array, winn
 
 def _summed(parts: Sequence[Array]) -> Array:
     first, second, third, fourth = parts
-    total: Array = ((first + second) + third) + fourth
+    total: Array = (first + second) + (third + fourth)
     return total
