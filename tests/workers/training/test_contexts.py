@@ -2,7 +2,15 @@ import pytest
 import torch
 from torch import nn
 
-from workers.training.contexts import computing_on, random_state, seeded, set_random_state
+from workers.training.contexts import (
+    as_they_are,
+    computing_on,
+    random_state,
+    rounding,
+    seeded,
+    set_random_state,
+    type_of_layers,
+)
 
 GPU = torch.device("cuda:0")
 CPU = torch.device("cpu")
@@ -56,6 +64,30 @@ def test_the_settings_of_a_gpu_do_not_contradict_each_other():
     with computing_on(GPU):
         nn.Conv2d(1, 2, 3)(torch.rand(1, 1, 4, 4)).sum().backward()
         nn.LSTM(2, 3)(torch.rand(4, 1, 2))[0].sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bfloat16", "expected"),
+    [
+        (torch.float32, True, torch.bfloat16),
+        (torch.float32, False, torch.float32),
+        (torch.float64, True, torch.float64),
+    ],
+)
+def test_layers_compute_in_the_type_in_which_torch_would_have_them(dtype, bfloat16, expected):
+    layer = nn.Linear(2, 3, dtype=dtype)
+    values = torch.ones(1, 2, dtype=dtype)
+    with rounding(CPU, bfloat16):
+        assert type_of_layers(layer.weight) is layer(values).dtype is expected
+        with as_they_are(CPU):
+            assert type_of_layers(layer.weight) is layer(values).dtype is dtype
+
+
+def test_a_device_that_torch_rounds_nothing_on_leaves_layers_as_they_are():
+    elsewhere = torch.empty(2, 3, device="meta")
+    with rounding(CPU, bfloat16=True), as_they_are(elsewhere.device):
+        assert type_of_layers(elsewhere) is torch.float32
+        assert type_of_layers(torch.empty(2, 3)) is torch.bfloat16
 
 
 def test_a_seed_is_that_of_both_generators_and_both_are_put_back(generator):
