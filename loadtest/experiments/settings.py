@@ -138,7 +138,7 @@ class ExperimentSettings(Strict):
     """Where they train: cpu, cuda, cuda:1 ..., or auto, which is the first GPU if there is one."""
 
     bfloat16: Bool = False
-    """Layers train in bfloat16: faster where the processor has it, else slower. Evaluation is exact."""
+    """Layers train in bfloat16, but small ones of stacks: faster where the processor has it, else slower."""
 
     out: Path = Path("runs/demo")
     """Folder of the results."""

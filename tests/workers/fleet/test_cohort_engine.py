@@ -85,7 +85,7 @@ def test_bfloat16_is_for_stacks_and_for_clients_alone_and_for_fleets(settings, s
         lambda fleet: results(CohortEngine(fleet, InlineExecutor()), alone, start),
         lambda fleet: results(LocalEngine(Population(fleet), InlineExecutor()), alone, start),
     ]
-    # A stack leaves linear layers of little work as they are.
+    # A stack leaves small linear layers as they are.
     for train, rounds in zip(ways, (settings.model == "cnn", True, True), strict=True):
         exact, rough = (train(fleet)[0].metrics["train_loss"] for fleet in (settings, rounded))
         assert (exact != rough) == rounds

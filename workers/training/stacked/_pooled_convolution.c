@@ -41,7 +41,7 @@ static int fits(const Py_buffer *buffers, Arrays *a)
     const Py_ssize_t rows = buffers[KERNELS].shape[1], columns = buffers[KERNELS].shape[2];
     const Py_ssize_t channels = buffers[KERNELS].shape[3];
     if (rows < 1 || columns < 1 || rows > MOST_TAPS || columns > MOST_TAPS || rows * columns > MOST_TAPS ||
-        images[2] <= rows || images[3] <= columns || strides[3] != sizeof(float))
+        strides[3] != sizeof(float))
         return 0;
     const Py_ssize_t high = (images[2] - rows + 1) / 2, wide = (images[3] - columns + 1) / 2;
     const Py_ssize_t kernels[] = {images[0], rows, columns, channels}, biases[] = {images[0], channels};

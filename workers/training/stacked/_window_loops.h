@@ -19,7 +19,7 @@
 #define BUILT_FOR_LANES BUILT_FOR("avx2")
 #endif
 
-/* As many numbers as fit into a register of the machines that it is built for. */
+/* Eight were fastest with AVX2 and AVX-512; without these, four fit into a register. */
 enum { LANES = SEVERAL_BUILDS ? 8 : 4, MOST_TAPS = 128, NOWHERE = 4 };
 enum Direction { FORWARD, FORWARD_WITH_RELU, BACKWARD };
 
@@ -83,7 +83,7 @@ typedef struct {
         }                                                                                                   \
     }
 
-/* For one weight of the kernel: what it adds to the results at a window's four places, `x` being the first. */
+/* For one weight of the kernel: what it adds to the results at a window's places, `x` being the first. */
 #define CONVOLVE(ROW, COLUMN)                                                                               \
     {                                                                                                       \
         const Lanes kernel = s->kernel[(ROW) * s->columns + (COLUMN)];                                      \

@@ -73,9 +73,11 @@ def _is_little_work(module: nn.Conv2d) -> bool:
 def _pooled(names: tuple[str, ...], padding: tuple[int, ...]) -> Pooled:
     def pooled(h: Tensor, tensors: Tensors, relu: bool) -> tuple[Tensor, Back] | None:
         weight, *biases = (tensors[name] for name in names)
+        known = h.device.type == "cpu" and h.dtype is weight.dtype is torch.float32
+        if not known or h.shape[2] != 1:
+            return None
         padded = F.pad(h, padding) if any(padding) else h
-        pools = all(n > extent for n, extent in zip(padded.shape[3:], weight.shape[3:], strict=True))
-        if h.device.type != "cpu" or {h.dtype, weight.dtype} != {torch.float32} or not pools:
+        if any(n <= extent for n, extent in zip(padded.shape[3:], weight.shape[3:], strict=True)):
             return None
         return pooled_conv2d(padded, weight, biases[0] if biases else None, relu)
 

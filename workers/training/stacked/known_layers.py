@@ -19,8 +19,8 @@ MAX_POOL_2X2: Final = Layer(
     lambda h, _, _wanted: max_pool_2x2(h), Layout.CHANNELS, window=Window((2, 2), (2, 2))
 )
 
-_FEW_PRODUCTS = 400_000
-"""With no more of them a client, rounding a linear layer takes longer than it gains."""
+_FEW_WEIGHTS = 40_000
+"""With no more of them a client, rounding a linear layer takes longer than it gains in batches of ten."""
 
 
 def module_layer(prefix: str, module: nn.Module) -> Layer | None:
@@ -78,7 +78,8 @@ def _linear(prefix: str, module: nn.Linear) -> Layer:
 
     def trace(h: Tensor, tensors: Tensors, wanted: bool) -> tuple[Tensor, Back]:
         weight, *biases = (tensors[name] for name in names)
-        exact = h.device.type == "cpu" and h.shape[1] * weight[0].numel() <= _FEW_PRODUCTS
+        # Not by the size of the batch: that depends on who else is in the stack.
+        exact = h.device.type == "cpu" and weight[0].numel() <= _FEW_WEIGHTS
         dtype, given = weight.dtype if exact else type_of_layers(weight), h.dtype
         values, rounded = h.to(dtype), weight.to(dtype)
 

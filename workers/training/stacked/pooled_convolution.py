@@ -63,21 +63,20 @@ def pooled_conv2d(images: Tensor, weight: Tensor, bias: Tensor | None, relu: boo
     Returns:
         ``(B, K O, H', W')`` in channels-last, and the way back, which gives None.
     """
-    arrays = _arrays(images, weight, bias)
+    seen, kernels, biases, results, winners = arrays = _arrays(images, weight, bias)
     (_pooled_convolution.forward if BUILT else forward)(*arrays, relu)
+    shape = results.shape
 
     def back(gradient: Tensor) -> None:
-        lying = np.ascontiguousarray(gradient.numpy().transpose(0, 2, 3, 1)).reshape(arrays.results.shape)
-        of_kernels, of_biases = np.empty_like(arrays.kernels), np.empty_like(arrays.biases)
-        given = Arrays(arrays.images, of_kernels, of_biases, lying, arrays.winners)
-        (_pooled_convolution.backward if BUILT else backward)(*given)
+        lying = np.ascontiguousarray(gradient.numpy().transpose(0, 2, 3, 1)).reshape(shape)
+        of_kernels, of_biases = np.empty_like(kernels), np.empty_like(biases)
+        (_pooled_convolution.backward if BUILT else backward)(seen, of_kernels, of_biases, lying, winners)
         if weight.requires_grad:
             add_gradient(weight, torch.from_numpy(of_kernels.transpose(0, 3, 1, 2)[:, :, np.newaxis]))
         if bias is not None and bias.requires_grad:
             add_gradient(bias, torch.from_numpy(of_biases))
 
-    by_channels = arrays.results.reshape(*arrays.results.shape[:3], -1)
-    return torch.from_numpy(by_channels.transpose(0, 3, 1, 2)), back
+    return torch.from_numpy(results.reshape(*shape[:3], -1).transpose(0, 3, 1, 2)), back
 
 
 def _arrays(images: Tensor, weight: Tensor, bias: Tensor | None) -> Arrays:
@@ -127,22 +126,29 @@ def _pool(values: Array, best: Array, places: Array) -> None:
 
 def backward(images: Array, kernels: Array, biases: Array, gradient: Array, winners: Array) -> None:
     """Fill the gradients of kernels and biases, as the C half, to the same bits."""
-    num_examples, high, wide, _, _ = gradient.shape
     num_clients, rows, columns, channels = kernels.shape
-    seen = images.transpose(1, 2, 3, 0)[..., np.newaxis]
-    each = [np.where(winners == place, gradient, np.float32(0)) for place in range(4)]
-    of_windows = np.empty((num_examples, high, wide, rows * columns + 1, num_clients, channels), np.float32)
+    total = np.zeros((rows * columns + 1, num_clients, channels), np.float32)
     with np.errstate(all="ignore"):
-        for tap, (row, column) in enumerate(np.ndindex(rows, columns)):
-            places = [(row + place // 2, column + place % 2) for place in range(4)]
-            at = [seen[:, r : r + 2 * high : 2, c : c + 2 * wide : 2] for r, c in places]
-            of_windows[:, :, :, tap] = _summed([g * x for g, x in zip(each, at, strict=True)])
-        of_windows[:, :, :, -1] = _summed(each)
-        total = np.zeros(of_windows.shape[3:], np.float32)
-        for of_window in of_windows.reshape(-1, *total.shape):
-            total += of_window
+        for example, (of_results, places) in enumerate(zip(gradient, winners, strict=True)):
+            of_windows = _of_windows(images[:, example], (rows, columns), of_results, places)
+            for of_window in of_windows.reshape(-1, *total.shape):
+                total += of_window
     kernels[:] = total[:-1].reshape(rows, columns, num_clients, channels).transpose(2, 0, 1, 3)
     biases[:] = total[-1]
+
+
+def _of_windows(image: Array, kernel: tuple[int, int], gradient: Array, winners: Array) -> Array:
+    """What each window adds to the gradients: ``(H', W', h w + 1, K, O)``, those of the biases last."""
+    (high, wide, num_clients, channels), (rows, columns) = gradient.shape, kernel
+    seen = image.transpose(1, 2, 0)[..., np.newaxis]
+    each = [np.where(winners == place, gradient, np.float32(0)) for place in range(4)]
+    found = np.empty((high, wide, rows * columns + 1, num_clients, channels), np.float32)
+    for tap, (row, column) in enumerate(np.ndindex(rows, columns)):
+        places = [(row + place // 2, column + place % 2) for place in range(4)]
+        at = [seen[r : r + 2 * high : 2, c : c + 2 * wide : 2] for r, c in places]
+        found[:, :, tap] = _summed([g * x for g, x in zip(each, at, strict=True)])
+    found[:, :, -1] = _summed(each)
+    return found
 
 
 def _summed(parts: Sequence[Array]) -> Array:

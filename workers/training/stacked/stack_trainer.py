@@ -30,7 +30,7 @@ def train_stack(
         model: The stacked form of the module.
         jobs: One for each client.
         bfloat16: Whether layers compute in it; parameters, loss and optimizer stay in float32, and so do, on
-            the CPU, convolutions of one channel and linear layers of little work, which are faster there.
+            the CPU, convolutions of one channel and small linear layers, which are faster there.
         device: Where to work.
 
     Returns:

@@ -4,6 +4,8 @@ from torch import nn
 
 from workers.models.networks import build
 from workers.models.state import params_of
+from workers.training.contexts import rounding
+from workers.training.devices import CPU
 from workers.training.stacked import convolution, stacking
 from workers.training.stacked.stacking import NotStackable, StackedModel, stack
 
@@ -38,10 +40,12 @@ ONE_BY_ONE = {
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How many channels each call of `pooled_conv2d` gave."""
+    """How many channels each call of `pooled_conv2d` gave, and whether with ReLU."""
     found, real = [], convolution.pooled_conv2d
     monkeypatch.setattr(
-        convolution, "pooled_conv2d", lambda *given: found.append(given[1].shape[1]) or real(*given)
+        convolution,
+        "pooled_conv2d",
+        lambda *given: found.append((given[1].shape[1], given[3])) or real(*given),
     )
     return found
 
@@ -61,7 +65,7 @@ def test_a_convolution_of_one_channel_and_its_pooling_are_done_at_once_with_the_
     name, calls, monkeypatch
 ):
     mine = scores_and_gradients(AT_ONCE[name])
-    assert calls
+    assert {relu for _, relu in calls} == {"ReLU" in name}
     calls.clear()
     monkeypatch.setattr(stacking, "fused", list)
     its = scores_and_gradients(AT_ONCE[name])
@@ -85,15 +89,32 @@ def test_too_small_images_are_refused_as_torch_does(calls):
 
 def test_values_whose_gradient_is_wanted_are_convolved_one_by_one(calls):
     scores_and_gradients(AT_ONCE["twice"])
-    assert set(calls) == {1}
+    assert set(calls) == {(1, False)}
 
 
 def test_other_types_are_done_one_by_one(calls):
-    scores_and_gradients(AT_ONCE["pooling"].double(), torch.float64)
-    AT_ONCE["pooling"].float()
+    scores_and_gradients(chain(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2)).double(), torch.float64)
+    assert not calls
+
+
+def test_rounded_values_are_done_one_by_one(calls):
+    frozen = (nn.Conv2d(1, 2, 1).requires_grad_(False), nn.Conv2d(2, 1, 1).requires_grad_(False))
+    model = chain(*frozen, nn.Conv2d(1, 4, 3), nn.MaxPool2d(2))
+    together = stack(model, IMAGES)
+    calls.clear()
+    with rounding(CPU, bfloat16=True):
+        together(together.load([params_of(model)] * 3), torch.zeros(3, *IMAGES.shape))
+    assert not calls
+
+
+def test_images_of_other_channels_are_refused_as_torch_does(calls):
+    together = stack(AT_ONCE["pooling"], IMAGES)
+    calls.clear()
+    with pytest.raises(RuntimeError, match="channels"):
+        together(together.load([params_of(AT_ONCE["pooling"])] * 2), torch.zeros(2, 3, 3, 12, 13))
     assert not calls
 
 
 def test_fedats_cnn_begins_at_once(calls):
     stack(build("cnn", (1, 28, 28), 10, seed=0), torch.zeros(2, 1, 28, 28))
-    assert set(calls) == {32}
+    assert set(calls) == {(32, True)}
