@@ -166,9 +166,27 @@ def _resumable(console: Console) -> Iterator[None]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let a termination unwind like an interrupt: whoever started processes ends them."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    """Let a termination unwind as an interrupt does: whoever started processes ends them.
+
+    Raises:
+        SystemExit: At a termination, with its status.
+    """
+    terminated = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal terminated
+        terminated = True
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script
+            sys.exit(_TERMINATED)
+        # An event loop cancels its tasks in order at this, and calls all else an error of one of them.
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
+    except KeyboardInterrupt:
+        if terminated:
+            sys.exit(_TERMINATED)
+        raise
     finally:
         signal.signal(signal.SIGTERM, before)

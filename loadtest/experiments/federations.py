@@ -19,20 +19,20 @@ from workers.training.devices import find_device
 
 
 def make_room(out: Path, *experiments: Experiment) -> None:
-    """Make the folder of the results, if all the experiments can be run; else there is none afterwards.
+    """Make the folder of the results and those around it, if all the experiments can be run; else none.
 
     Raises:
         FedATError: If the folder cannot be written to, or as `require_runnable`.
     """
-    is_new = not out.exists()
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
     make_folder(out, "out")
     try:
         for experiment in experiments:
             require_runnable(experiment)
     except FedATError:
-        if is_new:
-            with suppress(OSError):  # somebody else has found a use for it
-                out.rmdir()
+        with suppress(OSError):  # somebody else has found a use for it
+            for folder in new:
+                folder.rmdir()
         raise
 
 

@@ -1,3 +1,5 @@
+import asyncio
+import gc
 import io
 import json
 import os
@@ -154,9 +156,47 @@ def terminate_oneself():
 
 
 def test_a_termination_unwinds():
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as left:
         terminate_oneself()
+    assert left.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_termination_unwinds_in_the_background_of_a_script_too():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(SystemExit) as left:
+            terminate_oneself()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert left.value.code == 143
+
+
+def test_an_interrupt_of_what_could_be_terminated_stays_one():
+    with pytest.raises(KeyboardInterrupt), cli.terminable():
+        raise KeyboardInterrupt
+
+
+def test_a_termination_is_no_error_of_the_task_that_it_meets(caplog):
+    async def meet():
+        await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    async def wait_for_it():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(meet())
+
+    def status():
+        try:
+            with cli.terminable():
+                asyncio.run(wait_for_it())
+        except SystemExit as left:
+            return left.code
+
+    assert status() == 143
+    gc.collect()  # a task says so when it is gone
+    assert not caplog.records
 
 
 def test_a_termination_ends_what_a_benchmark_started(app, monkeypatch):

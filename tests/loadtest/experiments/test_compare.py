@@ -78,10 +78,12 @@ def test_what_was_interrupted_goes_on_where_it_stopped(experiment, simulate, tmp
 
 
 @pytest.mark.parametrize("run", [run_demo, simulate_all, lambda one, console: compare([one], out=one.out)])
-def test_what_is_refused_leaves_no_folder(run, experiment):
+def test_what_is_refused_leaves_no_folder_that_was_not_there(run, experiment, tmp_path):
+    (tmp_path / "before").mkdir()
+    refused = experiment.changed(device="cuda:9", out=tmp_path / "before" / "some" / "where")
     with pytest.raises(ConfigError, match="device 'cuda:9' is not there"):
-        run(experiment.changed(device="cuda:9"), console=Console(file=io.StringIO()))
-    assert not experiment.out.exists()
+        run(refused, console=Console(file=io.StringIO()))
+    assert list(tmp_path.rglob("*")) == [tmp_path / "before"]
 
 
 def test_fresh_runs_everything_again(experiment, simulate, tmp_path):
