@@ -3,7 +3,6 @@
 from setuptools import Extension, setup
 
 HEADERS = ["common", "encode", "decode", "avx2"]
-STACKED = "workers/training/stacked"
 MACHINES = "workers/training/_machines.h"
 
 
@@ -28,7 +27,7 @@ setup(
         extension("workers.training.stacked._max_pool", [MACHINES]),
         extension(
             "workers.training.stacked._pooled_convolution",
-            [MACHINES, f"{STACKED}/_window_loops.h"],
+            [MACHINES, "workers/training/stacked/_window_loops.h"],
         ),
     ]
 )

@@ -64,7 +64,7 @@ def _by_hand(module: nn.Conv2d, names: tuple[str, ...]) -> Trace:
 
 
 def _is_little_work(module: nn.Conv2d) -> bool:
-    """Whether writing the results takes longer than the arithmetic; one whose way of pooling is known."""
+    """Whether writing its results takes longer than their arithmetic: then it had better pool at once."""
     rows, columns = module.kernel_size
     plain = module.stride == module.dilation == (1, 1)
     return module.in_channels == 1 and plain and rows * columns <= MOST_TAPS

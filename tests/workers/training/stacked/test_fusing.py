@@ -33,7 +33,7 @@ ONE_BY_ONE = {
     "a stride": chain(nn.Conv2d(1, 4, 3, stride=2), nn.MaxPool2d(2)),
     "holes": chain(nn.Conv2d(1, 4, 3, dilation=2), nn.MaxPool2d(2)),
     "padding by name": chain(nn.Conv2d(1, 4, 3, padding="same"), nn.MaxPool2d(2)),
-    "too large a kernel": chain(nn.Conv2d(1, 1, 12, padding=6), nn.MaxPool2d(2)),
+    "too large a kernel": chain(nn.Conv2d(1, 1, (13, 5), padding=6), nn.MaxPool2d(2)),
     "three channels": chain(nn.Conv2d(1, 3, 1), nn.Conv2d(3, 4, 3), nn.MaxPool2d(2)),
 }
 

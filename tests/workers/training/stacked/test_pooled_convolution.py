@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from workers.training.stacked import pooled_convolution
-from workers.training.stacked.pooled_convolution import Arrays, pooled_conv2d
+from workers.training.stacked.pooled_convolution import MOST_TAPS, Arrays, pooled_conv2d
 
 built = pytest.mark.skipif(not pooled_convolution.BUILT, reason="no compiler built the C half")
 with_relu = pytest.mark.parametrize("relu", [False, True])
@@ -205,10 +205,21 @@ def test_arrays_that_do_not_belong_together_are_refused(direction, change, name)
 
 
 @built
-@pytest.mark.parametrize("kernel", [(129, 1), (1, 129), (12, 11)])
+@pytest.mark.parametrize("kernel", [(MOST_TAPS + 1, 1), (1, MOST_TAPS + 1), (13, 5)])
 def test_kernels_of_more_weights_than_it_has_room_for_are_refused(kernel):
     with pytest.raises(ValueError, match="not those of such"):
         pooled_convolution._pooled_convolution.forward(*arrays_of(0, kernel=kernel), True)
+
+
+@built
+@pytest.mark.parametrize("kernel", [(MOST_TAPS, 1), (1, MOST_TAPS), (8, 8)])
+def test_kernels_of_as_many_weights_as_it_has_room_for_are_taken(kernel):
+    arrays = arrays_of(0, kernel=kernel)
+    gradient = some_of(np.random.default_rng(1), *arrays.results.shape)
+    c = pooled_convolution._pooled_convolution
+    mine = passed(arrays, gradient, True, c.forward, c.backward)
+    its = passed(arrays, gradient, True, pooled_convolution.forward, pooled_convolution.backward)
+    assert all(map(np.array_equal, mine, its))
 
 
 @built
