@@ -4,7 +4,6 @@ What it sees is small and what it gives is many channels: writing those for each
 takes longer than the arithmetic.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,12 +145,7 @@ def _of_windows(image: Array, kernel: tuple[int, int], gradient: Array, winners:
     for tap, (row, column) in enumerate(np.ndindex(rows, columns)):
         places = [(row + place // 2, column + place % 2) for place in range(4)]
         at = [seen[r : r + 2 * high : 2, c : c + 2 * wide : 2] for r, c in places]
-        found[:, :, tap] = _summed([g * x for g, x in zip(each, at, strict=True)])
-    found[:, :, -1] = _summed(each)
+        # Three of the four are zeros, so their order does not matter.
+        found[:, :, tap] = sum(g * x for g, x in zip(each, at, strict=True))
+    found[:, :, -1] = sum(each)
     return found
-
-
-def _summed(parts: Sequence[Array]) -> Array:
-    first, second, third, fourth = parts
-    total: Array = (first + second) + (third + fourth)
-    return total
